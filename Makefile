@@ -1,0 +1,67 @@
+# Every target does all of its own set-up: only Python >= 3.11 and make are needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+CODE := src tests benchmarks
+ONLY ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test test-slow demo bench notebook build clean
+
+help:
+	@echo "make demo       a backfill of two million rows that is killed and resumes"
+	@echo "make test       the tests (without the slow ones)"
+	@echo "make test-slow  the tests that start, kill and install real processes"
+	@echo "make check      format, lint, types and import rules"
+	@echo "make bench      the benchmarks; ONLY=sweep for some of them"
+	@echo "make notebook   JupyterLab with rowsweep installed"
+	@echo "make build      the wheel and the source archive, in dist/"
+	@echo "make format     format the code and apply the safe fixes"
+	@echo "make clean      remove what these targets made (.rowsweep/ keeps its data)"
+
+setup: $(STAMP)
+
+# Some systems ship Python without ensurepip; their own pip then installs pip into the environment.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "rowsweep needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { \
+		rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV); \
+		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+	$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+check: $(STAMP)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+demo: $(STAMP)
+	$(BIN)/rowsweep demo $(ARGS)
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks $(ONLY)
+
+notebook: $(STAMP)
+	$(BIN)/jupyter lab $(ARGS)
+
+build: $(STAMP)
+	$(BIN)/python -m build --no-isolation
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

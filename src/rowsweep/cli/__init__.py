@@ -1,0 +1,1 @@
+"""The command line: parse, call the app, hand the answer to show."""

@@ -1,0 +1,1 @@
+"""What an application declares: jobs, tasks, their retry policy, tenant and concurrency."""

@@ -1,0 +1,1 @@
+"""The queue's stores in this process's memory."""

@@ -1,0 +1,1 @@
+"""The queue's stores on Postgres."""

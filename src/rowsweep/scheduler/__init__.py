@@ -1,0 +1,1 @@
+"""Scheduled tasks: rounds, catch-up and the leader's lease."""

@@ -1,0 +1,1 @@
+"""Frozen snapshots in; notebook widget, HTML, terminal and plain text out."""

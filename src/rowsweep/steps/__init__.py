@@ -1,0 +1,1 @@
+"""Durable replay: run, checkpoint, sleep and wait for an event."""

@@ -1,0 +1,1 @@
+"""Sweeps: rows into keyset pages, pages into batches, batches into a ledger."""

@@ -1,0 +1,1 @@
+"""Events in; log lines, metrics and spans out."""

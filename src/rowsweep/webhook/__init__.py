@@ -1,0 +1,1 @@
+"""Webhooks: delivery as a job, signing and verification."""

@@ -1,0 +1,1 @@
+"""The worker: claim, admit, run, keep the lease, settle, drain."""
