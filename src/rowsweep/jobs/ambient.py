@@ -1,0 +1,112 @@
+"""What surrounds a call: the connected app, the open transaction, and the run it is made in."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import uuid_utils.compat
+
+from rowsweep.errors import DriverUnavailable
+
+if TYPE_CHECKING:
+    from rowsweep.jobs.request import EnqueueResult, NewJob
+
+
+class Enqueuer(Protocol):
+    """Where enqueues go: the connected app."""
+
+    actor: str | None
+
+    def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None) -> list[EnqueueResult]:
+        """Put the jobs on the queue, all or none, over `tx` where given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The run that a call is made in: its attribution and its tenant."""
+
+    attribution: str
+    tenant: str | None
+
+
+_enqueuer: Enqueuer | None = None
+_run: ContextVar[Surroundings | None] = ContextVar("rowsweep_run", default=None)
+_transaction: ContextVar[Any] = ContextVar("rowsweep_transaction", default=None)
+
+
+def use_enqueuer(enqueuer: Enqueuer | None) -> None:
+    """Set where enqueues of this process go; None disconnects."""
+    global _enqueuer
+    _enqueuer = enqueuer
+
+
+def enqueuer() -> Enqueuer:
+    """Answer where enqueues go; DriverUnavailable before anything is connected."""
+    if _enqueuer is None:
+        raise DriverUnavailable(
+            "Nothing is connected yet: there is no queue to enqueue into.",
+            fix='rs.connect("postgresql://…"), or set $DATABASE_URL and call rs.connect(); '
+            "in a test rs.connect(driver=MemoryDriver())",
+        )
+    return _enqueuer
+
+
+def new_id() -> uuid.UUID:
+    """Answer a fresh UUIDv7 (RFC 9562): ids sort by when they were made."""
+    return uuid_utils.compat.uuid7()
+
+
+def attribution() -> str:
+    """Answer who enqueues: the enclosing run, else the app's actor, else `user@host`. Never authority."""
+    run = _run.get()
+    if run is not None:
+        return run.attribution
+    actor = None if _enqueuer is None else _enqueuer.actor
+    return actor or user_at_host()
+
+
+def user_at_host() -> str:
+    """Answer `user@host` of this process."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def enclosing_tenant() -> str | None:
+    """Answer the tenant of the run this call is made in."""
+    run = _run.get()
+    return None if run is None else run.tenant
+
+
+@contextmanager
+def inside_run(surroundings: Surroundings) -> Iterator[None]:
+    """Make a run ambient for what is called in the block."""
+    token = _run.set(surroundings)
+    try:
+        yield
+    finally:
+        _run.reset(token)
+
+
+def open_transaction() -> Any:
+    """Answer the connection whose transaction enqueues here join, None where none is open."""
+    return _transaction.get()
+
+
+@contextmanager
+def inside_transaction(connection: Any) -> Iterator[None]:
+    """Let enqueues in the block join the transaction that is open on this connection."""
+    token = _transaction.set(connection)
+    try:
+        yield
+    finally:
+        _transaction.reset(token)

@@ -1,0 +1,156 @@
+"""`job()`: declare a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from rowsweep.errors import InvalidDeclaration
+from rowsweep.jobs import registry
+from rowsweep.jobs.ctx import Ctx
+from rowsweep.jobs.handle import JobHandle, JobOptions
+from rowsweep.jobs.inputs import InputType
+from rowsweep.jobs.origin import origin_of
+from rowsweep.jobs.request import check_key, check_queue
+from rowsweep.jobs.retry import Retry
+from rowsweep.jobs.tenancy import Tenant, check_tenant
+from rowsweep.options import count
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Key = str | Callable[[Any], str]
+
+
+@overload
+def job(
+    name: str | None = None,
+    *,
+    tenant: Tenant,
+    input: type[In],
+    queue: str = "default",
+    priority: int = 0,
+    key: Key | None = None,
+    retry: Retry | None = None,
+    description: str | None = None,
+) -> Callable[[Callable[[Ctx, In], Out]], JobHandle[In, Out]]: ...
+@overload
+def job(
+    name: str | None = None,
+    *,
+    tenant: Tenant,
+    queue: str = "default",
+    priority: int = 0,
+    key: Key | None = None,
+    retry: Retry | None = None,
+    description: str | None = None,
+) -> Callable[[Callable[[Ctx], Out]], JobHandle[None, Out]]: ...
+@overload
+def job(
+    name: str | None,
+    body: Callable[..., Out],
+    *,
+    tenant: Tenant,
+    input: Any = None,
+    queue: str = "default",
+    priority: int = 0,
+    key: Key | None = None,
+    retry: Retry | None = None,
+    description: str | None = None,
+) -> JobHandle[Any, Out]: ...
+def job(
+    name: str | None = None,
+    body: Callable[..., Any] | None = None,
+    *,
+    tenant: Any = None,
+    input: Any = None,
+    **given: Any,
+) -> Any:
+    """Declare a job: a decorator, or a call with the body; answers its handle.
+
+    The body is `body(ctx, input)`, or `body(ctx)` for a job without input. `tenant` is required: a function of the
+    input, or `"none"`. `input` is any type a pydantic TypeAdapter takes; it is validated at enqueue and again at the
+    run. A crash re-delivers the job once its lease lapses: its body must be idempotent, or keep its effects in
+    `ctx.step.run` and `ctx.transaction()`. Declaring the name again from the same place replaces the declaration.
+
+    Raises InvalidDeclaration, TenantRequired, DuplicateJob.
+    """
+
+    def declare(function: Callable[..., Any]) -> JobHandle[Any, Any]:
+        if not callable(function):
+            raise InvalidDeclaration(
+                f"The body of {name or '(unnamed)'!r} must be callable; got {function!r:.80}.",
+                fix="@rs.job(…) above a function, or job(name, function, …)",
+                meta={"field": "body"},
+            )
+        return declare_job(name, function, tenant=tenant, input=input, **given)
+
+    return declare if body is None else declare(body)
+
+
+def declare_job(
+    name: str | None, body: Callable[..., Any], *, tenant: Any, input: Any, **given: Any
+) -> JobHandle[Any, Any]:
+    """Make a plain job's handle and register it under where its function stands."""
+    options = job_options(name, tenant=tenant, input=input, **given)
+    chosen, named = _name_of(name, body)
+    handle: JobHandle[Any, Any] = JobHandle(chosen, body, options, origin=origin_of(body), named=named)
+    registry.register(handle)
+    return handle
+
+
+def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
+    name: str | None,
+    *,
+    tenant: Any,
+    input: Any = None,
+    queue: str = "default",
+    priority: int = 0,
+    key: Key | None = None,
+    retry: Retry | None = None,
+    description: str | None = None,
+    kind: str = "job",
+    **unknown: Any,
+) -> JobOptions:
+    """Check what a declaration says; the one place where every factory's options are screened."""
+    if unknown:
+        from rowsweep.errors import nearest
+
+        first = next(iter(unknown))
+        known = ("tenant", "input", "queue", "priority", "key", "retry", "description")
+        raise InvalidDeclaration(
+            f"{kind} {name or '(unnamed)'!r} has no option {first!r}; nearest: "
+            f"{', '.join(nearest(first, known)) or 'none'}.",
+            fix=f"remove {first}=, or use one of {', '.join(known)}",
+            meta={"field": first},
+        )
+    if name is not None:
+        registry.check_name(name, kind=kind)
+    if isinstance(key, str):
+        check_key(key, option="key")
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidDeclaration(
+            f"retry of {name or '(unnamed)'!r} must be a Retry; got {retry!r:.80}.",
+            fix="retry=rs.Retry(attempts=5)",
+            meta={"field": "retry"},
+        )
+    declared = InputType(input, job=name or "(unnamed)")
+    declared.check()
+    return JobOptions(
+        tenant=check_tenant(tenant, job=name),
+        input=declared,
+        queue=check_queue(queue),
+        priority=count(priority, option="priority", minimum=-1000, maximum=1000),
+        key=key,
+        retry=retry or Retry(),
+        description=description,
+        kind=kind,
+    )
+
+
+def _name_of(name: str | None, body: Callable[..., Any]) -> tuple[str, bool]:
+    if name is not None:
+        return name, True
+    own = getattr(body, "__name__", "<lambda>")
+    if own == "<lambda>":
+        return registry.anonymous_name(), False
+    return registry.check_name(own), False

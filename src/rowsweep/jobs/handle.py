@@ -1,0 +1,138 @@
+"""A declared job: what an application enqueues and a worker runs."""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from rowsweep.jobs import ambient
+from rowsweep.jobs.request import EnqueueOptions, NewJob, check_key
+from rowsweep.jobs.tenancy import tenant_of
+
+if TYPE_CHECKING:
+    from rowsweep.jobs.inputs import InputType
+    from rowsweep.jobs.origin import Origin
+    from rowsweep.jobs.request import EnqueueResult
+    from rowsweep.jobs.retry import Retry
+    from rowsweep.jobs.tenancy import Tenant
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """What a declaration says besides its name and body."""
+
+    tenant: Tenant
+    input: InputType
+    queue: str
+    priority: int
+    key: str | Callable[[Any], str] | None
+    retry: Retry
+    description: str | None = None
+    kind: str = "job"
+
+
+class JobHandle(Generic[In, Out]):
+    """A declared job. `enqueue` it, or look at it with `describe()`."""
+
+    def __init__(
+        self, name: str, body: Callable[..., Any], options: JobOptions, *, origin: Origin, named: bool
+    ) -> None:
+        self.name = name
+        self.named = named
+        self.origin = origin
+        self.body = body
+        self.options = options
+        self.is_async = inspect.iscoroutinefunction(body)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name!r}>"
+
+    @property
+    def kind(self) -> str:
+        """What made it: `job`, `backfill`, …"""
+        return self.options.kind
+
+    @property
+    def retry(self) -> Retry:
+        """The declared retry policy."""
+        return self.options.retry
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether the body gets an input."""
+        return self.options.input.declared is not None
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether its runs have a row in the ledger of sweeps."""
+        return self.kind != "job"
+
+    def stamp(self, name: str) -> None:
+        """Give an unnamed job the name it is registered under."""
+        self.name = name
+        self.named = True
+
+    def tenant_for(self, value: In) -> str | None:
+        """Answer the tenant that a run over this input acts as, None for nobody's."""
+        return tenant_of(self.options.tenant, value, job=self.name)
+
+    def enqueue(self, value: In | None = None, options: EnqueueOptions | None = None, /, **given: Any) -> EnqueueResult:
+        """Validate the input and put one job on the queue; answer which job stands for it.
+
+        Takes `EnqueueOptions` or its keywords. Raises InvalidInput (nothing was inserted), DriverUnavailable.
+        """
+        return self.enqueue_many([cast("In", value)], options, **given)[0]
+
+    def enqueue_many(
+        self, values: Sequence[In], options: EnqueueOptions | None = None, /, **given: Any
+    ) -> list[EnqueueResult]:
+        """Validate all inputs first, then put all jobs on the queue or none; one answer an input, in order."""
+        chosen = options if options is not None and not given else EnqueueOptions(**given)
+        requests = [self.request(value, chosen) for value in values]
+        return ambient.enqueuer().enqueue(requests, tx=chosen.tx)
+
+    def request(self, value: In, options: EnqueueOptions) -> NewJob:
+        """Answer what an enqueue of this input asks of the driver."""
+        parsed, form = self.options.input.dump(value)
+        job_id = ambient.new_id()
+        return NewJob(
+            id=job_id,
+            run_id=ambient.new_id(),
+            name=self.name,
+            queue=options.queue or self.options.queue,
+            input=form,
+            idempotency_key=self._key(parsed, options),
+            max_attempts=self.retry.attempts,
+            priority=self.options.priority if options.priority is None else options.priority,
+            run_at=options.run_at,
+            delay_seconds=options.delay_seconds,
+            tenant_id=options.tenant or ambient.enclosing_tenant() or self.tenant_for(parsed),
+            enqueued_by=ambient.attribution(),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Answer the declaration as plain JSON."""
+        declared = self.options.input.declared
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "description": self.options.description,
+            "queue": self.options.queue,
+            "priority": self.options.priority,
+            "tenant": "none" if self.options.tenant == "none" else "function",
+            "input": None if declared is None else getattr(declared, "__name__", str(declared)),
+            "attempts": self.retry.attempts,
+            "dead_letter": self.retry.dead_letter,
+        }
+
+    def _key(self, parsed: Any, options: EnqueueOptions) -> str:
+        key = options.key if options.key is not None else self.options.key
+        if key is None:
+            return str(uuid.uuid4())
+        return check_key(key(parsed) if callable(key) else key, option="key")

@@ -1,0 +1,90 @@
+"""A job's input: any type a pydantic `TypeAdapter` takes, kept in its JSON form."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
+
+from rowsweep.errors import InvalidDeclaration, InvalidInput
+from rowsweep.jobs.json_form import Json, NoJsonForm, json_form, json_text
+
+MAX_BYTES: Final = 1024 * 1024
+
+
+class InputType:
+    """Validate inputs of one job at enqueue and again at its run; `None` declares a job without input."""
+
+    def __init__(self, declared: Any, *, job: str) -> None:
+        self.declared = declared
+        self._job = job
+
+    @cached_property
+    def _adapter(self) -> Any:
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticUserError
+
+        try:
+            return TypeAdapter(self.declared)
+        except (PydanticUserError, NameError, TypeError) as error:
+            raise InvalidDeclaration(
+                f"input of {self._job!r} is {self.declared!r:.80}, which pydantic takes no values for: {error!s:.300}",
+                fix="input=int, or a pydantic model, dataclass or TypedDict",
+                meta={"job": self._job, "field": "input"},
+            ) from error
+
+    def check(self) -> None:
+        """Refuse a type that takes no values, when the job is declared."""
+        if self.declared is not None:
+            _ = self._adapter
+
+    def dump(self, value: object) -> tuple[Any, Json]:
+        """Validate a value given to enqueue; answer it parsed, with its JSON form.
+
+        Raises InvalidInput, naming the path; nothing was inserted then.
+        """
+        if self.declared is None:
+            if value is not None:
+                raise InvalidInput(
+                    f"The job {self._job!r} takes no input; got {type(value).__name__}.",
+                    fix="declare it with input=…, or enqueue() without an input",
+                    meta={"job": self._job, "path": "$"},
+                )
+            return None, None
+        parsed = self._validate(value)
+        try:
+            form = json_form(self._adapter.dump_python(parsed, mode="json", by_alias=True))
+        except NoJsonForm as error:
+            raise self._invalid(error.path, error.why) from error
+        except ValueError as error:
+            raise self._invalid("$", f"it has no JSON form ({error!s:.200})") from error
+        size = len(json_text(form).encode())
+        if size > MAX_BYTES:
+            raise self._invalid(
+                "$",
+                f"its JSON form is {size:,} bytes; the limit is {MAX_BYTES:,} (1 MiB)",
+                fix="store the data elsewhere and pass a reference to it",
+            )
+        return parsed, form
+
+    def parse(self, stored: Json) -> Any:
+        """Restore a stored input when its run starts; InvalidInput where it no longer parses."""
+        return None if self.declared is None else self._validate(stored, stored=True)
+
+    def _validate(self, value: object, *, stored: bool = False) -> Any:
+        from pydantic import ValidationError
+
+        try:
+            if stored:
+                return self._adapter.validate_json(json_text(value))
+            return self._adapter.validate_python(value)
+        except ValidationError as strict:
+            first = strict.errors(include_url=False, include_input=False)[0]
+            path = "$" + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+            raise self._invalid(path, first["msg"]) from None
+
+    def _invalid(self, path: str, why: str, *, fix: str | None = None) -> InvalidInput:
+        return InvalidInput(
+            f"The input of {self._job!r} is not valid at {path}: {why}.",
+            fix=fix or f"correct the value at {path}",
+            meta={"job": self._job, "path": path},
+        )

@@ -1,0 +1,120 @@
+"""What an enqueue asks of a driver, and what it is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.errors import InvalidOption
+from rowsweep.options import count, duration
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from rowsweep.jobs.json_form import Json
+
+MAX_KEY: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """Ask for one job; `run_at=None` and `delay_seconds=None` mean the database's now.
+
+    `run_at` is an aware instant; `delay_seconds` counts from the database's now; at most one is given.
+    """
+
+    id: UUID
+    run_id: UUID
+    name: str
+    queue: str
+    input: Json
+    idempotency_key: str
+    max_attempts: int
+    priority: int = 0
+    run_at: datetime | None = None
+    delay_seconds: float | None = None
+    tenant_id: str | None = None
+    concurrency_key: str | None = None
+    traceparent: str | None = None
+    enqueued_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueResult:
+    """Say which job now stands for the request, in which state; `deduplicated` when a live one already did."""
+
+    id: UUID
+    run_id: UUID
+    state: str
+    deduplicated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueOptions:
+    """Steer one enqueue.
+
+    `key` dedupes over live jobs of that name and tenant (1 to 200 characters; none: no dedupe). `run_at` (aware) and
+    `delay` exclude each other; a past instant is due now. `priority` is -1000…1000, higher first. `tx` is an open
+    connection of the queue's database: the job then exists from its commit on, and never if it rolls back.
+    """
+
+    key: str | None = None
+    run_at: datetime | None = None
+    delay: str | timedelta | None = None
+    tenant: str | None = None
+    queue: str | None = None
+    priority: int | None = None
+    tx: Any = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None:
+            check_key(self.key, option="key")
+        if self.priority is not None:
+            count(self.priority, option="priority", minimum=-1000, maximum=1000)
+        if self.queue is not None:
+            check_queue(self.queue)
+        if self.run_at is not None:
+            _check_instant(self.run_at)
+        if self.delay is not None:
+            duration(self.delay, option="delay")
+        if self.run_at is not None and self.delay is not None:
+            raise InvalidOption(
+                "run_at and delay exclude each other; both were given.", fix='give one, such as delay="5m"'
+            )
+
+    @property
+    def delay_seconds(self) -> float | None:
+        """Answer the delay in seconds, None where none was given."""
+        return None if self.delay is None else duration(self.delay, option="delay").total_seconds()
+
+
+def check_key(key: object, *, option: str) -> str:
+    """Refuse an idempotency key that is not text of 1 to 200 characters."""
+    if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY:
+        raise InvalidOption(
+            f"{option} must be text of 1 to {MAX_KEY} characters; got {key!r:.80}.",
+            fix=f'{option}="order-42"',
+            meta={"option": option},
+        )
+    return key
+
+
+def check_queue(queue: object) -> str:
+    """Refuse a queue name that is empty, not text, or begins with `*` (the wake's own words do)."""
+    if not isinstance(queue, str) or not queue or queue.startswith("*") or not queue.isprintable():
+        raise InvalidOption(
+            f"queue must be printable text that does not begin with '*'; got {queue!r:.80}.",
+            fix='queue="default"',
+            meta={"option": "queue"},
+        )
+    return queue
+
+
+def _check_instant(run_at: object) -> None:
+    if not isinstance(run_at, datetime) or run_at.tzinfo is None:
+        raise InvalidOption(
+            f"run_at must be an aware datetime; got {run_at!r:.80}.",
+            fix="run_at=datetime.now(timezone.utc) + timedelta(hours=1)",
+            meta={"option": "run_at"},
+        )

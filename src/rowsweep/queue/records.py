@@ -1,0 +1,346 @@
+"""What the queue keeps: jobs, claims, steps and ledger rows as frozen records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from rowsweep.jobs.request import EnqueueResult, NewJob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from rowsweep.jobs.json_form import Json
+
+JobState = Literal["ready", "delayed", "running", "suspended", "done", "failed", "dead", "cancelled"]
+StopReason = Literal["terminal", "attempts", "lapsed", "busy", "cancelled"]
+StepKind = Literal["run", "sleep", "event", "checkpoint", "part"]
+StepStatus = Literal["done", "failed", "waiting", "timed-out"]
+SweepKind = Literal["backfill", "export", "purge"]
+BackfillStatus = Literal["running", "paused", "done", "failed", "cancelled"]
+Wanted = Literal["run", "pause", "cancel"]
+
+LIVE_STATES: Final[tuple[JobState, ...]] = ("ready", "delayed", "running", "suspended")
+FINISHED_STATES: Final[tuple[JobState, ...]] = ("done", "failed", "dead", "cancelled")
+WAITING_STATES: Final[tuple[JobState, ...]] = ("ready", "delayed", "suspended")
+JOB_STATES: Final[tuple[JobState, ...]] = LIVE_STATES + FINISHED_STATES
+BACKFILL_STATUSES: Final[tuple[BackfillStatus, ...]] = ("running", "paused", "done", "failed", "cancelled")
+
+DEFAULT_QUEUE: Final = "default"
+LEASE_LAPSED_FINAL_ATTEMPT: Final = (
+    "The lease lapsed on the final attempt: the worker stopped, or could not renew, before the run ended."
+)
+PAGE_DEFAULT: Final = 100
+
+__all__ = [
+    "BACKFILL_STATUSES",
+    "DEFAULT_QUEUE",
+    "FINISHED_STATES",
+    "JOB_STATES",
+    "LEASE_LAPSED_FINAL_ATTEMPT",
+    "LIVE_STATES",
+    "PAGE_DEFAULT",
+    "WAITING_STATES",
+    "Backfill",
+    "BackfillStatus",
+    "BatchClose",
+    "BatchClosed",
+    "Claim",
+    "ClaimOptions",
+    "ClaimPass",
+    "EnqueueResult",
+    "Job",
+    "JobFilter",
+    "JobState",
+    "Look",
+    "NewBackfill",
+    "NewJob",
+    "QueueStats",
+    "Step",
+    "StepKind",
+    "StepPut",
+    "StepStatus",
+    "StopReason",
+    "SweepKind",
+    "SweepTotals",
+    "Wanted",
+    "WorkerInfo",
+    "claim_of",
+    "is_final_attempt",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Name one claim of one job: what every fenced write must still match."""
+
+    job_id: UUID
+    worker_id: str
+    claim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One row of `x_jobs`; the fields are its columns, in the order every statement lists them."""
+
+    id: UUID
+    name: str
+    queue: str
+    priority: int
+    state: JobState
+    input: Any
+    idempotency_key: str
+    tenant_id: str | None
+    concurrency_key: str | None
+    run_id: UUID
+    attempt: int
+    max_attempts: int
+    claims: int
+    claimed_by: str | None
+    visible_at: datetime | None
+    run_at: datetime
+    progress: Any
+    result: Any
+    last_error: str | None
+    last_error_code: str | None
+    stop_reason: str | None
+    traceparent: str | None
+    enqueued_by: str | None
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+
+
+def claim_of(job: Job) -> Claim:
+    """Answer the claim a running job is held under."""
+    if job.claimed_by is None:
+        msg = f"job {job.id} is {job.state}, nobody holds it"
+        raise ValueError(msg)
+    return Claim(job_id=job.id, worker_id=job.claimed_by, claim=job.claims)
+
+
+def is_final_attempt(job: Job) -> bool:
+    """Say whether the attempt under way is the last one the job has."""
+    return job.attempt >= job.max_attempts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOptions:
+    """Bound one claim pass over exactly one queue.
+
+    `names` are the jobs this process has declared, `drop_exhausted` those of them without a dead letter.
+    With `lapsed` the pass first re-takes (or buries) running rows whose visibility has lapsed; a worker asks
+    for it once a second and queue.
+    """
+
+    queues: Sequence[str]
+    names: Sequence[str]
+    worker_id: str
+    limit: int
+    visibility_seconds: float = 30.0
+    drop_exhausted: Sequence[str] = ()
+    lapsed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPass:
+    """What a claim pass brought: jobs to run, rows it buried, and when the next waiting row falls due."""
+
+    jobs: list[Job]
+    buried: list[Job] = field(default_factory=list)
+    next_run_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What an idle worker's one look saw: queues with due or lapsed rows, and the next waiting instant."""
+
+    due_queues: list[str]
+    next_run_in_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """Count one queue's rows by state, each row in exactly one bucket; a due `delayed` row is `ready`."""
+
+    queue: str
+    ready: int = 0
+    delayed: int = 0
+    running: int = 0
+    suspended: int = 0
+    done: int = 0
+    failed: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    due: int = 0
+    oldest_ready_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Choose the rows of `list`; None means any."""
+
+    queue: str | None = None
+    name: str | None = None
+    state: JobState | None = None
+    tenant_id: str | None = None
+    run_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One row of `x_job_steps`."""
+
+    run_id: UUID
+    name: str
+    kind: StepKind
+    status: StepStatus
+    output: Any
+    attempts: int
+    error: str | None
+    started_at: datetime
+    completed_at: datetime | None
+    wake_at: datetime | None = None
+    event: str | None = None
+    correlation_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPut:
+    """Write one step under a claim: the row appears, or is replaced in place.
+
+    A `failed` put adds one to `attempts`; the other statuses leave what is counted.
+    """
+
+    run_id: UUID
+    name: str
+    kind: StepKind
+    status: StepStatus
+    output: Json = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBackfill:
+    """Open a ledger row; `status` is `running`, the counts are zero."""
+
+    run_id: UUID
+    name: str
+    kind: SweepKind
+    checksum: str
+    environment: str
+    app_version: str | None = None
+    input: Json = None
+    options: Json = None
+    launched_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepTotals:
+    """Absolute figures of a sweep so far; writing the same ones twice changes nothing.
+
+    `samples` replaces the stored series when given, `None` leaves it (and its TOAST value) alone.
+    """
+
+    rows: int
+    written: int
+    batches: int
+    cursor: Json
+    active_seconds: float
+    samples: Json = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchClose:
+    """Close one batch: fence, checkpoint and ledger in one statement, the batch's last.
+
+    `expected` is the checkpoint the batch started from (None: none stored yet), so the same claim cannot commit
+    one batch twice. `marker` is the transaction-local setting `rowsweep.batch` the batch was begun with: it is
+    gone when the handler ended the transaction. `totals=None` stores the checkpoint and leaves the ledger's figures.
+    """
+
+    claim: Claim
+    run_id: UUID
+    step: str
+    expected: Json
+    value: Json
+    totals: SweepTotals | None
+    marker: str | None = None
+    checksum: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchClosed:
+    """Answer a batch's close: the first false one says why it may not commit.
+
+    `wanted` is None where the driver keeps no ledger row for the run. `options` are the row's, as tuned.
+    """
+
+    open: bool
+    held: bool
+    expected: bool
+    wanted: Wanted | None
+    options: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """One row of `x_backfills`; the fields are its columns, and what is derived from the run's jobs.
+
+    `live` says whether a job of the run is held under a lease that has not lapsed; `job_state`, `attempt` and
+    `retry_at` are those of its first job (None once it was removed).
+    """
+
+    run_id: UUID
+    name: str
+    kind: SweepKind
+    checksum: str
+    app_version: str | None
+    environment: str
+    status: BackfillStatus
+    wanted: Wanted
+    waiting_for: str | None
+    rows: int
+    written: int
+    batches: int
+    cursor: Any
+    estimated_rows: int | None
+    estimate_source: str | None
+    active_seconds: float
+    samples: Any
+    shards: Any
+    input: Any
+    options: Any
+    rejected: Any
+    rejected_rows: int
+    launched_by: str | None
+    last_error: str | None
+    last_error_code: str | None
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    live: bool
+    job_id: UUID | None
+    job_state: JobState | None
+    attempt: int | None
+    retry_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """What a worker announces of itself in `x_job_workers`."""
+
+    id: str
+    host: str
+    pid: int
+    app_version: str | None
+    queues: Sequence[str]
+    names: Sequence[str]
+    concurrency: Json
+    state: str
+    in_flight: int
+    processed: int
+    interrupted: int
+    wake: bool
