@@ -1,0 +1,120 @@
+"""One claim pass: lapsed rows are re-taken or buried, then due rows are taken in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from rowsweep.errors import NoQueuesNamed
+from rowsweep.options import count
+from rowsweep.queue.memory.ledger.moves import end_backfill
+from rowsweep.queue.memory.state import job_answer
+from rowsweep.queue.records import LEASE_LAPSED_FINAL_ATTEMPT, WAITING_STATES, ClaimPass, is_final_attempt
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from rowsweep.queue.memory.state import State
+    from rowsweep.queue.records import ClaimOptions, Job
+
+
+def claim_pass(state: State, options: ClaimOptions) -> ClaimPass:
+    """Claim up to `limit` rows of the one queue named, for the names declared."""
+    queue = _one_queue(options)
+    limit = count(options.limit, option="limit", minimum=0)
+    if limit == 0:
+        return ClaimPass(jobs=[])
+    seen = _Seen.of(state, queue, frozenset(options.names))
+    buried = [_bury(state, job, options, seen.now) for job in seen.exhausted] if options.lapsed else []
+    wanted = (seen.lapsed if options.lapsed else []) + seen.due
+    taken = [_take(state, job, options, seen.now) for job in wanted[:limit]]
+    return ClaimPass(
+        jobs=[job_answer(job) for job in taken],
+        buried=[job_answer(job) for job in buried],
+        next_run_at=seen.next_run_at,
+    )
+
+
+def claim_order(job: Job) -> tuple[int, datetime, UUID]:
+    """Answer what rows are claimed by: priority descending, then `run_at`, then id."""
+    return -job.priority, job.run_at, job.id
+
+
+def is_lapsed(job: Job, now: datetime) -> bool:
+    """Say whether a running row's holder let its visibility pass."""
+    return job.state == "running" and job.visible_at is not None and job.visible_at <= now
+
+
+def is_due(job: Job, now: datetime) -> bool:
+    """Say whether a waiting row may be claimed."""
+    return job.state in WAITING_STATES and job.run_at <= now
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one look at a queue found, each list in claim order."""
+
+    now: datetime
+    lapsed: list[Job]
+    exhausted: list[Job]
+    due: list[Job]
+    next_run_at: datetime | None
+
+    @classmethod
+    def of(cls, state: State, queue: str, names: frozenset[str]) -> _Seen:
+        now = state.now()
+        rows = [job for job in state.live_jobs() if job.queue == queue and job.name in names]
+        rows.sort(key=claim_order)
+        lapsed = [job for job in rows if is_lapsed(job, now)]
+        later = (job.run_at for job in rows if job.state in WAITING_STATES and job.run_at > now)
+        return cls(
+            now=now,
+            lapsed=[job for job in lapsed if not is_final_attempt(job)],
+            exhausted=[job for job in lapsed if is_final_attempt(job)],
+            due=[job for job in rows if is_due(job, now)],
+            next_run_at=min(later, default=None),
+        )
+
+
+def _take(state: State, job: Job, options: ClaimOptions, now: datetime) -> Job:
+    taken = replace(
+        job,
+        state="running",
+        attempt=job.attempt + 1,
+        claims=job.claims + 1,
+        claimed_by=options.worker_id,
+        visible_at=now + timedelta(seconds=options.visibility_seconds),
+        started_at=now,
+        updated_at=job.updated_at if job.state == "running" else now,
+    )
+    state.write(taken)
+    return taken
+
+
+def _bury(state: State, job: Job, options: ClaimOptions, now: datetime) -> Job:
+    """End a job whose body keeps killing its process, instead of handing it out once more."""
+    buried = replace(
+        job,
+        state="failed" if job.name in options.drop_exhausted else "dead",
+        claimed_by=None,
+        visible_at=None,
+        last_error=LEASE_LAPSED_FINAL_ATTEMPT,
+        last_error_code=None,
+        stop_reason="lapsed",
+        updated_at=now,
+    )
+    state.write(buried)
+    end_backfill(state, buried, "failed", now)
+    return buried
+
+
+def _one_queue(options: ClaimOptions) -> str:
+    if len(options.queues) == 1:
+        return options.queues[0]
+    raise NoQueuesNamed(
+        f"a claim names exactly one queue; it named {len(options.queues)}.",
+        fix='queues=["default"]',
+        meta={"driver": "memory", "queues": list(options.queues)},
+    )

@@ -1,0 +1,62 @@
+"""How a ledger row moves along with its run's jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Literal
+
+    from rowsweep.jobs.failure import Failure
+    from rowsweep.queue.memory.state import State
+    from rowsweep.queue.records import Backfill, Job
+
+OPEN_STATUSES = ("running", "paused")
+
+
+def open_backfill(state: State, job: Job) -> Backfill | None:
+    """Answer the row of a job's run where it has one that has not ended."""
+    row = state.ledger.get(job.run_id)
+    return row if row is not None and row.status in OPEN_STATUSES else None
+
+
+def end_backfill(state: State, job: Job, status: Literal["failed", "cancelled"], now: datetime) -> None:
+    """End the row with its job; the job's error, where it has one, is the row's."""
+    row = open_backfill(state, job)
+    if row is not None:
+        state.ledger[row.run_id] = replace(
+            row,
+            status=status,
+            waiting_for=None,
+            last_error=job.last_error or row.last_error,
+            last_error_code=job.last_error_code if job.last_error else row.last_error_code,
+            updated_at=now,
+            finished_at=now,
+        )
+
+
+def note_error(state: State, job: Job, error: Failure, now: datetime) -> None:
+    """Show a failed attempt's error on the row, which goes on."""
+    row = open_backfill(state, job)
+    if row is not None:
+        state.ledger[row.run_id] = replace(row, last_error=error.text, last_error_code=error.code, updated_at=now)
+
+
+def pause_backfill(state: State, job: Job, now: datetime) -> bool:
+    """Set the row `paused`; False where it is wanted running again."""
+    row = open_backfill(state, job)
+    if row is None or row.wanted == "run":
+        return False
+    state.ledger[row.run_id] = replace(row, status="paused", waiting_for=None, updated_at=now)
+    return True
+
+
+def reopen_backfill(state: State, job: Job, now: datetime) -> None:
+    """Set the row of a requeued job `running` again."""
+    row = state.ledger.get(job.run_id)
+    if row is not None:
+        state.ledger[row.run_id] = replace(
+            row, status="running", wanted="run", waiting_for=None, updated_at=now, finished_at=None
+        )

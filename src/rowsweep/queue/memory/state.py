@@ -1,0 +1,150 @@
+"""The rows of the memory driver, the lock over them, and the fence every write asks."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+from rowsweep.errors import LeaseLost
+from rowsweep.queue.memory import jsonb
+from rowsweep.queue.records import LIVE_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from uuid import UUID
+
+    from rowsweep.clock import Clock
+    from rowsweep.queue.records import Backfill, Claim, Job, Step, WorkerInfo
+
+_BACKFILL_JSON: Final = ("cursor", "samples", "shards", "input", "options", "rejected")
+
+Key = tuple[str, str, str]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One announced worker."""
+
+    info: WorkerInfo
+    seen_at: datetime
+    expires_at: datetime
+
+
+@dataclass(slots=True)
+class State:
+    """Every row there is; JSON columns hold the text that `jsonb` would, so nothing kept is shared with a caller.
+
+    `live` is the unique index over live jobs, by name, tenant and key.
+    """
+
+    clock: Clock
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    jobs: dict[UUID, Job] = field(default_factory=dict)
+    live: dict[Key, UUID] = field(default_factory=dict)
+    steps: dict[tuple[UUID, str], Step] = field(default_factory=dict)
+    ledger: dict[UUID, Backfill] = field(default_factory=dict)
+    workers: dict[str, WorkerRow] = field(default_factory=dict)
+
+    def now(self) -> datetime:
+        """Answer the clock's now: what "the database's now" is here."""
+        return self.clock.now()
+
+    def snapshot(self) -> Callable[[], None]:
+        """Copy the tables (rows are frozen, so their dicts suffice) and answer what puts them back."""
+        kept = tuple(dict(table) for table in self._tables())
+
+        def restore() -> None:
+            for table, rows in zip(self._tables(), kept, strict=True):
+                table.clear()
+                table.update(rows)
+
+        return restore
+
+    def write(self, job: Job) -> None:
+        """Put a job's row, keeping the unique index over live rows true."""
+        self.jobs[job.id] = job
+        if job.state in LIVE_STATES:
+            self.live[key_of(job)] = job.id
+        elif self.live.get(key_of(job)) == job.id:
+            del self.live[key_of(job)]
+
+    def remove(self, job: Job) -> None:
+        """Delete a job's row, and its run's steps where it was the last of the run's jobs."""
+        del self.jobs[job.id]
+        if self.live.get(key_of(job)) == job.id:
+            del self.live[key_of(job)]
+        if not self.jobs_of(job.run_id):
+            for key in [key for key in self.steps if key[0] == job.run_id]:
+                del self.steps[key]
+
+    def held(self, claim: Claim) -> Job | None:
+        """Answer the job's row where it still runs under exactly this claim."""
+        job = self.jobs.get(claim.job_id)
+        fits = job is not None and job.state == "running"
+        return job if fits and job and (job.claimed_by, job.claims) == (claim.worker_id, claim.claim) else None
+
+    def live_jobs(self) -> list[Job]:
+        """Answer the rows that are not finished."""
+        return [self.jobs[job_id] for job_id in self.live.values()]
+
+    def jobs_of(self, run_id: UUID) -> list[Job]:
+        """Answer a run's jobs, the first one first."""
+        mine = (job for job in self.jobs.values() if job.run_id == run_id)
+        return sorted(mine, key=lambda job: (job.created_at, job.id))
+
+    def _tables(self) -> tuple[dict[Any, Any], ...]:
+        return self.jobs, self.live, self.steps, self.ledger, self.workers
+
+
+def key_of(job: Job) -> Key:
+    """Answer what is unique among live jobs."""
+    return job.name, job.tenant_id or "", job.idempotency_key
+
+
+def job_answer(job: Job) -> Job:
+    """Answer a job's row with its JSON columns read."""
+    return replace(job, input=jsonb.read(job.input), progress=jsonb.read(job.progress), result=jsonb.read(job.result))
+
+
+def step_answer(step: Step) -> Step:
+    """Answer a step's row with its output read."""
+    return replace(step, output=jsonb.read(step.output))
+
+
+def backfill_answer(row: Backfill) -> Backfill:
+    """Answer a ledger row with its JSON columns read."""
+    read: dict[str, Any] = {name: jsonb.read(getattr(row, name)) for name in _BACKFILL_JSON}
+    return replace(row, **read)
+
+
+def lease_lost(claim: Claim) -> LeaseLost:
+    """Answer the refusal of a write whose claim is gone."""
+    return LeaseLost(
+        f"worker {claim.worker_id} no longer holds claim {claim.claim} of job {claim.job_id}; nothing was written.",
+        fix=f"rowsweep jobs show {claim.job_id}",
+        meta={"job_id": str(claim.job_id), "worker_id": claim.worker_id, "claim": claim.claim},
+    )
+
+
+class _HasState(Protocol):
+    @property
+    def _state(self) -> State: ...
+
+
+S = TypeVar("S", bound=_HasState)
+
+
+def locked(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Run a store's method under the one lock: each call is one statement."""
+
+    @wraps(method)
+    def under_lock(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._state.lock:
+            return method(self, *args, **kwargs)
+
+    return under_lock

@@ -1,0 +1,97 @@
+"""Moving jobs by hand in memory: cancel, requeue, remove."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rowsweep.errors import DuplicateJob, JobNotFound, NotRemovable, NotRequeueable
+from rowsweep.queue.memory.ledger.moves import end_backfill, reopen_backfill
+from rowsweep.queue.memory.state import job_answer, key_of, locked
+from rowsweep.queue.records import LIVE_STATES
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from rowsweep.queue.memory.state import State
+    from rowsweep.queue.records import Job
+
+
+class MemorySteering:
+    """Move jobs by hand, their ledger rows with them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @locked
+    def cancel(self, job_id: UUID, *, reason: str | None = None) -> Job | None:
+        """Stop a live job; None where it is not live."""
+        job = self._state.jobs.get(job_id)
+        if job is None or job.state not in LIVE_STATES:
+            return None
+        return job_answer(cancel_job(self._state, job, reason, self._state.now()))
+
+    @locked
+    def requeue(self, job_id: UUID) -> Job:
+        """Make a finished job due now with its attempts counted anew."""
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            raise JobNotFound(
+                f"no job has the id {job_id}.", fix="rowsweep jobs ls --json", meta={"job_id": str(job_id)}
+            )
+        return job_answer(requeue_job(self._state, job, self._state.now()))
+
+    @locked
+    def remove(self, job_id: UUID) -> bool:
+        """Delete a job with its steps; a run's steps go with the last of its jobs."""
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            return False
+        if job.state == "running":
+            raise NotRemovable(
+                f"job {job_id} is running.",
+                fix=f"rowsweep jobs cancel {job_id}",
+                meta={"job_id": str(job_id), "state": job.state},
+            )
+        state.remove(job)
+        return True
+
+
+def cancel_job(state: State, job: Job, reason: str | None, now: datetime) -> Job:
+    """Stop a live job and end its ledger row; `last_error` is left alone without a reason."""
+    cancelled = replace(
+        job,
+        state="cancelled",
+        claimed_by=None,
+        visible_at=None,
+        last_error=job.last_error if reason is None else reason,
+        last_error_code=job.last_error_code if reason is None else None,
+        stop_reason="cancelled",
+        updated_at=now,
+    )
+    state.write(cancelled)
+    end_backfill(state, cancelled, "cancelled", now)
+    return cancelled
+
+
+def requeue_job(state: State, job: Job, now: datetime) -> Job:
+    """Make a finished job due now and reopen its ledger row; raises NotRequeueable, DuplicateJob."""
+    if job.state in LIVE_STATES:
+        raise NotRequeueable(
+            f"job {job.id} is {job.state}, and only a finished job can be requeued.",
+            fix="rowsweep jobs ls --state dead --json",
+            meta={"job_id": str(job.id), "state": job.state},
+        )
+    holder = state.live.get(key_of(job))
+    if holder is not None:
+        raise DuplicateJob(
+            f"the live job {holder} of {job.name!r} has the key {job.idempotency_key!r} already.",
+            fix=f"rowsweep jobs show {holder}",
+            meta={"job_id": str(job.id), "holder": str(holder)},
+        )
+    requeued = replace(job, state="ready", attempt=0, run_at=now, stop_reason=None, updated_at=now)
+    state.write(requeued)
+    reopen_backfill(state, requeued, now)
+    return requeued

@@ -1,0 +1,54 @@
+"""The registry of workers in memory, and an idle worker's look."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from rowsweep.queue.memory.claim import is_due, is_lapsed
+from rowsweep.queue.memory.state import WorkerRow, locked
+from rowsweep.queue.records import WAITING_STATES, Look
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from rowsweep.queue.memory.state import State
+    from rowsweep.queue.records import WorkerInfo
+
+EXPIRES_SECONDS: Final = 30.0
+
+
+class MemoryWorkers:
+    """Keep announced workers until they leave or their rows expire."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @locked
+    def look(self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None) -> Look:
+        """Say which queues have something to claim; claims nothing."""
+        state, now = self._state, self._state.now()
+        if announce is not None:
+            expires_at = now + timedelta(seconds=EXPIRES_SECONDS)
+            state.workers[announce.id] = WorkerRow(announce, seen_at=now, expires_at=expires_at)
+        mine = [job for job in state.live_jobs() if job.queue in queues and job.name in names]
+        due = {job.queue for job in mine if is_due(job, now) or is_lapsed(job, now)}
+        later = (job.run_at for job in mine if job.state in WAITING_STATES and job.run_at > now)
+        next_run_at = min(later, default=None)
+        return Look(
+            due_queues=sorted(due),
+            next_run_in_seconds=None if next_run_at is None else (next_run_at - now).total_seconds(),
+        )
+
+    @locked
+    def leave(self, worker_id: str) -> None:
+        """Take a worker's row away."""
+        self._state.workers.pop(worker_id, None)
+
+    @locked
+    def live(self) -> list[tuple[WorkerInfo, datetime]]:
+        """Answer the workers whose rows have not expired, each with when it was last seen."""
+        now = self._state.now()
+        rows = sorted(self._state.workers.values(), key=lambda row: row.info.id)
+        return [(row.info, row.seen_at) for row in rows if row.expires_at > now]
