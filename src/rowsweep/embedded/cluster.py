@@ -67,8 +67,8 @@ def create(programs: Programs, settings: Mapping[str, str]) -> None:
 def launch(programs: Programs) -> Postmaster:
     """Start the server on its data folder; only the socket, in a folder of the owner's alone, leads to it."""
     _refuse_other_version(programs)
-    _drop_strangers_lock(programs.home)
     sockets = _socket_folder(programs)
+    _drop_strangers_locks(programs.home, sockets)
     options = f"-c listen_addresses= -c port={PORT} -c unix_socket_directories={sockets}"
     for left in reversed(range(ORPHAN_TRIES)):
         log_bytes = programs.log.stat().st_size if programs.log.exists() else 0
@@ -139,16 +139,18 @@ def _is_server(pid: int, sockets: str) -> bool:
         return False
 
 
-def _drop_strangers_lock(home: Path) -> None:
-    """Remove a lock file whose number is another process's by now: Postgres would refuse to start.
+def _drop_strangers_locks(home: Path, sockets: Path) -> None:
+    """Remove lock files whose number is another process's by now: Postgres would refuse to start.
 
-    That is common after a reboot and the rule in a container. A dead number is left to Postgres's own checks.
+    That is common after a reboot and the rule in a container. A dead number is left to Postgres's own checks, and
+    so is shared memory that a dying server still holds.
     """
     import psutil
 
     pid, _ = _lock_file(home)
     if pid is not None and psutil.pid_exists(pid):
         (home / "pg" / "postmaster.pid").unlink()
+    (sockets / f".s.PGSQL.{PORT}.lock").unlink(missing_ok=True)
 
 
 def _refuse_other_version(programs: Programs) -> None:
