@@ -1,0 +1,30 @@
+"""Run the benchmarks whose name starts with the argument, and print one line of JSON a figure."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import benchmarks
+
+TOOLS = {"__main__", "measure"}
+
+
+def main(only: str = "") -> int:
+    """Run `figures()` of every module that matches; a figure below its bar is printed, not an exit code."""
+    names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__))
+    names = [name for name in names if name not in TOOLS]
+    wanted = [name for name in names if name.startswith(only.partition(".")[0])]
+    if not wanted:
+        print(f"No benchmark starts with {only!r}. There are: {', '.join(names) or 'none'}.", file=sys.stderr)
+        return 2
+    for name in wanted:
+        for figure in importlib.import_module(f"benchmarks.{name}").figures():
+            if figure.name.startswith(only):
+                print(figure.as_json(), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))
