@@ -148,9 +148,7 @@ def test_a_rate_made_by_hand_is_screened_too(count: int, per_seconds: int) -> No
         Rate(count, per_seconds)
 
 
-@pytest.mark.parametrize(
-    "value", [True, "1", float("nan"), float("inf"), float("-inf"), None, 10**400, 1j, -0.1, 9.5]
-)
+@pytest.mark.parametrize("value", [True, "1", float("nan"), float("inf"), float("-inf"), None, 10**400, 1j, -0.1, 9.5])
 def test_a_bound_that_is_not_a_finite_number_in_range_is_refused(value: object) -> None:
     """S-353, D-35."""
     with pytest.raises(InvalidOption):
@@ -187,9 +185,7 @@ def test_a_refusal_names_option_expectation_what_came_and_the_near_miss() -> Non
     """D-37."""
     with pytest.raises(InvalidOption) as refused:
         count("7", option="batch_rows", minimum=1)
-    assert refused.value.cause == (
-        "The option 'batch_rows' must be a whole number of at least 1; it was '7' (str)."
-    )
+    assert refused.value.cause == ("The option 'batch_rows' must be a whole number of at least 1; it was '7' (str).")
     assert refused.value.fix == "batch_rows=7"
     assert refused.value.retry == "terminal"
 
