@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,19 @@ def claim_pass(state: State, options: ClaimOptions) -> ClaimPass:
     limit = count(options.limit, option="limit", minimum=0)
     if limit == 0:
         return ClaimPass(jobs=[])
-    seen = _Seen.of(state, queue, frozenset(options.names))
-    buried = [_bury(state, job, options, seen.now) for job in seen.exhausted] if options.lapsed else []
-    wanted = (seen.lapsed if options.lapsed else []) + seen.due
-    taken = [_take(state, job, options, seen.now) for job in wanted[:limit]]
+    now = state.now()
+    rows = [job for job in state.live_jobs() if job.queue == queue and job.name in options.names]
+    lapsed = sorted((job for job in rows if is_lapsed(job, now)), key=lambda job: job.id)
+    found = lapsed[:limit] if options.lapsed else []
+    buried = [_bury(state, job, options, now) for job in found if is_final_attempt(job)]
+    wanted = [job for job in found if not is_final_attempt(job)]
+    wanted += sorted((job for job in rows if is_due(job, now)), key=claim_order)
+    taken = [_take(state, job, options, now) for job in wanted[:limit]]
+    later = (job.run_at for job in rows if job.state in WAITING_STATES and job.run_at > now)
     return ClaimPass(
         jobs=[job_answer(job) for job in taken],
         buried=[job_answer(job) for job in buried],
-        next_run_at=seen.next_run_at,
+        next_run_at=min(later, default=None) if len(taken) < limit else None,
     )
 
 
@@ -44,38 +49,12 @@ def claim_order(job: Job) -> tuple[int, datetime, UUID]:
 
 def is_lapsed(job: Job, now: datetime) -> bool:
     """Say whether a running row's holder let its visibility pass."""
-    return job.state == "running" and job.visible_at is not None and job.visible_at <= now
+    return job.state == "running" and job.visible_at is not None and job.visible_at < now
 
 
 def is_due(job: Job, now: datetime) -> bool:
     """Say whether a waiting row may be claimed."""
     return job.state in WAITING_STATES and job.run_at <= now
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What one look at a queue found, each list in claim order."""
-
-    now: datetime
-    lapsed: list[Job]
-    exhausted: list[Job]
-    due: list[Job]
-    next_run_at: datetime | None
-
-    @classmethod
-    def of(cls, state: State, queue: str, names: frozenset[str]) -> _Seen:
-        now = state.now()
-        rows = [job for job in state.live_jobs() if job.queue == queue and job.name in names]
-        rows.sort(key=claim_order)
-        lapsed = [job for job in rows if is_lapsed(job, now)]
-        later = (job.run_at for job in rows if job.state in WAITING_STATES and job.run_at > now)
-        return cls(
-            now=now,
-            lapsed=[job for job in lapsed if not is_final_attempt(job)],
-            exhausted=[job for job in lapsed if is_final_attempt(job)],
-            due=[job for job in rows if is_due(job, now)],
-            next_run_at=min(later, default=None),
-        )
 
 
 def _take(state: State, job: Job, options: ClaimOptions, now: datetime) -> Job:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.queue.memory import jsonb
-from rowsweep.queue.memory.ledger.moves import end_backfill, note_error, pause_backfill
+from rowsweep.queue.memory.ledger.moves import end_backfill, is_pause_wanted, note_error, pause_backfill
 from rowsweep.queue.verdicts import (
     Bury,
     Defer,
@@ -39,8 +39,13 @@ def settle_one(state: State, settlement: Settlement, now: datetime, *, resent: b
     if job is None:
         return resent and _landed_before(state, settlement.claim, settlement.verdict)
     settled = _settled(job, settlement, now)
-    if settlement.sweep:
-        settled = _move_ledger(state, settled, settlement.verdict, now)
+    if isinstance(settlement.verdict, Park) and settlement.verdict.pausing:
+        if settlement.sweep and is_pause_wanted(state, job):
+            pause_backfill(state, job, now)
+        else:
+            settled = replace(settled, run_at=now)
+    elif settlement.sweep:
+        _move_ledger(state, settled, settlement.verdict, now)
     state.write(settled)
     return True
 
@@ -96,14 +101,11 @@ def _outcome(verdict: Verdict) -> dict[str, Any]:
             return {}
 
 
-def _move_ledger(state: State, job: Job, verdict: Verdict, now: datetime) -> Job:
+def _move_ledger(state: State, job: Job, verdict: Verdict, now: datetime) -> None:
     match verdict:
         case Bury() | Drop() | Refuse():
             end_backfill(state, job, "failed", now)
         case Retry() | Defer():
             note_error(state, job, verdict.error, now)
-        case Park(pausing=True):
-            return job if pause_backfill(state, job, now) else replace(job, run_at=now)
         case _:
             pass
-    return job

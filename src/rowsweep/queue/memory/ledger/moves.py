@@ -41,16 +41,21 @@ def note_error(state: State, job: Job, error: Failure, now: datetime) -> None:
     """Show a failed attempt's error on the row, which goes on."""
     row = open_backfill(state, job)
     if row is not None:
-        state.ledger[row.run_id] = replace(row, last_error=error.text, last_error_code=error.code, updated_at=now)
+        noted = replace(row, last_error=error.text, last_error_code=error.code)
+        state.ledger[row.run_id] = replace(noted, waiting_for=None, updated_at=now)
 
 
-def pause_backfill(state: State, job: Job, now: datetime) -> bool:
-    """Set the row `paused`; False where it is wanted running again."""
+def is_pause_wanted(state: State, job: Job) -> bool:
+    """Say whether the run's row still wants the pause its pass has parked for."""
+    row = state.ledger.get(job.run_id)
+    return row is not None and row.wanted == "pause"
+
+
+def pause_backfill(state: State, job: Job, now: datetime) -> None:
+    """Set the row `paused`."""
     row = open_backfill(state, job)
-    if row is None or row.wanted == "run":
-        return False
-    state.ledger[row.run_id] = replace(row, status="paused", waiting_for=None, updated_at=now)
-    return True
+    if row is not None:
+        state.ledger[row.run_id] = replace(row, status="paused", waiting_for=None, updated_at=now)
 
 
 def reopen_backfill(state: State, job: Job, now: datetime) -> None:
