@@ -553,9 +553,7 @@ class ImplausiblePurge(SweepError):
 class Suspend(BaseException):
     """Leave the body until `wake_at`, for `delay_seconds`, or (with neither) until an event wakes the job."""
 
-    def __init__(
-        self, wake_at: datetime | None = None, delay_seconds: float | None = None, reason: str = ""
-    ) -> None:
+    def __init__(self, wake_at: datetime | None = None, delay_seconds: float | None = None, reason: str = "") -> None:
         super().__init__(wake_at, delay_seconds, reason)
         self.wake_at = wake_at
         self.delay_seconds = delay_seconds

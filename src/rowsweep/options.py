@@ -92,9 +92,7 @@ def rate(value: object, *, option: str) -> Rate:
     raise invalid_option(option, expected, value, f'"{_near_rate(value) or "2000/s"}"')
 
 
-def finite(
-    value: object, *, option: str, minimum: float | None = None, maximum: float | None = None
-) -> float:
+def finite(value: object, *, option: str, minimum: float | None = None, maximum: float | None = None) -> float:
     """Screen a finite number within its bounds, both inclusive."""
     expected = f"a finite number{_bounds(minimum, maximum)}"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
