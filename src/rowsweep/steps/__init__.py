@@ -1,1 +1,1 @@
-"""Durable replay: run, checkpoint, sleep and wait for an event."""
+"""Durable replay of a run: memoised steps, moving checkpoints, fenced transactions."""

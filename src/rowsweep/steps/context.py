@@ -1,0 +1,107 @@
+"""The context that a body is handed: who runs, under which claim, and its fenced transactions."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rowsweep.errors import Interrupted, LeaseLost, Suspend
+from rowsweep.jobs import ambient
+from rowsweep.jobs.ctx import Actor
+from rowsweep.steps.cancel import cancel_on_abort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from uuid import UUID
+
+    from rowsweep.queue.contract import Driver, StepStore
+    from rowsweep.queue.records import Claim, Job, Wanted
+    from rowsweep.signals import RunSignal
+    from rowsweep.steps.runner import StepRunner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCtx:
+    """One execution's context; built afresh for each."""
+
+    driver: Driver
+    record: Job
+    runner: StepRunner
+    signal: RunSignal
+    actor: Actor
+    services: Any
+    read_wanted: Callable[[], Wanted | None]
+
+    @property
+    def claim(self) -> Claim:
+        """The claim this execution is fenced by."""
+        return self.runner.claim
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self.record.name
+
+    @property
+    def job_id(self) -> UUID:
+        """The job's id."""
+        return self.record.id
+
+    @property
+    def run_id(self) -> UUID:
+        """The run's id."""
+        return self.record.run_id
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self.record.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        """How many there can be."""
+        return self.record.max_attempts
+
+    @property
+    def step(self) -> StepRunner:
+        """The run's durable steps."""
+        return self.runner
+
+    def wanted(self) -> Wanted | None:
+        """Answer what the ledger wanted of this run when it was last asked; None before that, and without a ledger."""
+        return self.read_wanted()
+
+    def suspend(self, reason: str, delay_seconds: float) -> NoReturn:
+        """Leave the body, uncounted, to be replayed after the delay; the reason `pause` also pauses the ledger row."""
+        self.runner.suspend(Suspend(delay_seconds=delay_seconds, reason=reason))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Open a transaction that carries the tenant and ends with the run's fence.
+
+        Raises LeaseLost where the claim is gone and Interrupted where the run was aborted; nothing is committed then.
+        """
+        self.runner.check_open()
+        settings = {"rowsweep.tenant": self.actor.tenant or ""}
+        with self.driver.transaction(settings=settings) as opened:
+            connection = opened if opened.connection is None else opened.connection
+            with cancel_on_abort(self.signal, connection) as cancel:
+                with ambient.inside_transaction(connection):
+                    yield connection
+                self._fence(opened.stores.steps)
+            if cancel.fired:
+                raise Interrupted(self.signal.reason)
+
+    def guard(self, connection: Any) -> None:
+        """Lock and check the claim inside the transaction open on this connection; LeaseLost where it is gone."""
+        self._fence(self.driver.join(connection).steps)
+
+    def _fence(self, steps: StepStore) -> None:
+        if not steps.guard(self.claim):
+            self.runner.lost = LeaseLost(
+                f"The claim of job {self.job_id} ({self.job}) is no longer this worker's; its transaction rolls back.",
+                fix=f"rowsweep jobs show {self.job_id}",
+                meta={"job_id": str(self.job_id), "claim": self.claim.claim},
+            )
+            raise self.runner.lost

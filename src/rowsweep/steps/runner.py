@@ -1,0 +1,185 @@
+"""The durable steps of one run: memoised by name, each stored under the run's claim before it is answered."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rowsweep.errors import Aborted, Draining, Interrupted, LeaseLost, StepKindChanged, Suspend
+from rowsweep.jobs.failure import failure_for_row
+from rowsweep.queue.records import StepPut
+from rowsweep.steps.checkpoint import MovingStep
+from rowsweep.steps.output import output_form, restore
+from rowsweep.steps.trace import StepTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from uuid import UUID
+
+    from rowsweep.queue.contract import Driver, StepStore
+    from rowsweep.queue.records import Claim, Step, StepKind
+    from rowsweep.signals import RunSignal
+
+
+class StepRunner:
+    """Run, store and replay the steps of one execution.
+
+    It also remembers what decides how the execution ended, whatever its body made of it: a suspension that was asked
+    for, and a fence that did not hold.
+    """
+
+    def __init__(self, *, driver: Driver, claim: Claim, run_id: UUID, signal: RunSignal) -> None:
+        self.claim = claim
+        self.run_id = run_id
+        self.trace = StepTrace()
+        self.suspension: Suspend | None = None
+        self.lost: LeaseLost | None = None
+        self._driver = driver
+        self._signal = signal
+        self._ended = False
+        self._lock = threading.Lock()
+        self._stored: dict[str, Step] | None = None
+        self._checkpoints: dict[str, MovingStep] = {}
+
+    def run(self, name: str, body: Callable[..., Any], *, returns: Any = None, tx: Any = None) -> Any:
+        """Run the body once in the life of the run; answer the JSON form of its output, through `returns` if given.
+
+        A body with a parameter is handed the run's signal; a coroutine function makes the answer an awaitable. With
+        `tx` the record commits with that transaction's work or not at all. What the body raises is kept on the step's
+        row and goes on; a replay runs it again. Raises DuplicateStep, StepKindChanged, InvalidStepOutput, LeaseLost.
+        """
+        self.check_open()
+        self.trace.enter(name, "run")
+        stored = self.stored(name, "run")
+        is_async = inspect.iscoroutinefunction(body)
+        if stored is not None and stored.status == "done":
+            self.trace.note_replayed(name)
+            answer = restore(name, stored.output, returns)
+            return _answered(answer) if is_async else answer
+        if is_async:
+            return self._run_async(name, body, returns, tx)
+        try:
+            output = self._call(body)
+        except Exception as error:
+            self._record_failure(name, error, tx)
+            raise
+        return self._keep(name, output, returns, tx)
+
+    def checkpoint(self, name: str) -> MovingStep:
+        """Answer the durable step of this name whose value moves in place; asked again, the same one."""
+        self.check_open()
+        known = self._checkpoints.get(name)
+        if known is None:
+            self.trace.enter(name, "checkpoint")
+            known = self._checkpoints[name] = MovingStep(self, name, self.stored(name, "checkpoint"))
+        return known
+
+    def suspend(self, request: Suspend) -> NoReturn:
+        """Remember that the run asked to leave, then leave: a body that swallows it is asked again at its next step."""
+        self.suspension = self.suspension or request
+        raise self.suspension
+
+    def end(self) -> None:
+        """Say that the execution is over: whatever its body still does, it writes nothing more."""
+        self._ended = True
+
+    def check_open(self) -> None:
+        """Raise what stops a run from beginning anything: its suspension, its abort, its end."""
+        if self.suspension is not None:
+            raise self.suspension
+        self._signal.raise_if_aborted()
+        self._refuse_when_ended()
+
+    def put(self, step: StepPut, *, tx: Any = None) -> None:
+        """Write a step under the claim: the only way a run writes one.
+
+        An aborted run writes nothing, except that one cut off by a drain may still record what it finished.
+        """
+        self._refuse_when_ended()
+        if self._signal.aborted and not isinstance(self._signal.reason, Draining):
+            raise Interrupted(self._signal.reason)
+        try:
+            self._steps(tx).put(step, self.claim)
+        except LeaseLost as error:
+            self.lost = error
+            raise
+
+    def read(self, name: str) -> Step | None:
+        """Read one step as it is stored now."""
+        return self._steps(None).get(self.run_id, name)
+
+    def stored(self, name: str, kind: StepKind) -> Step | None:
+        """Answer the step an earlier execution stored; all of them are read once, when the first is asked for."""
+        with self._lock:
+            if self._stored is None:
+                self._stored = {step.name: step for step in self._steps(None).list(self.run_id)}
+            found = self._stored.get(name)
+        if found is not None and found.kind != kind:
+            raise StepKindChanged(
+                f"The step {name!r} of run {self.run_id} is stored as {found.kind!r}; the code asks for {kind!r}.",
+                fix="give the step another name when its kind changes",
+                meta={"step": name, "stored": found.kind, "asked": kind},
+            )
+        return found
+
+    def _keep(self, name: str, output: object, returns: Any, tx: Any) -> Any:
+        form = output_form(name, output)
+        answer = restore(name, form, returns)
+        self.put(StepPut(run_id=self.run_id, name=name, kind="run", status="done", output=form), tx=tx)
+        self.trace.note_ran(name)
+        return answer
+
+    async def _run_async(self, name: str, body: Callable[..., Awaitable[Any]], returns: Any, tx: Any) -> Any:
+        try:
+            output = await self._call(body)
+        except Exception as error:
+            self._record_failure(name, error, tx)
+            raise
+        return self._keep(name, output, returns, tx)
+
+    def _call(self, body: Callable[..., Any]) -> Any:
+        return body(self._signal) if _takes_parameter(body) else body()
+
+    def _record_failure(self, name: str, error: Exception, tx: Any) -> None:
+        """Keep a failure on the step's row; the error itself matters more than a record that cannot be written.
+
+        Inside a transaction nothing is kept: it is about to roll back, and may hold the job row this write needs.
+        """
+        self.trace.note_ran(name)
+        if tx is not None or self.lost is not None:
+            return
+        text = failure_for_row(error).text
+        try:
+            self.put(StepPut(run_id=self.run_id, name=name, kind="run", status="failed", error=text))
+        except (Exception, Interrupted) as unrecorded:  # noqa: BLE001 - the body's own error goes on
+            error.add_note(f"The step {name!r} could not record this failure: {type(unrecorded).__name__}.")
+
+    def _steps(self, tx: Any) -> StepStore:
+        return (self._driver.stores() if tx is None else self._driver.join(tx)).steps
+
+    def _refuse_when_ended(self) -> None:
+        if self._ended:
+            raise Interrupted(
+                Aborted(
+                    f"The execution of run {self.run_id} is over; it writes nothing more.",
+                    fix="keep no thread of a body running after the body returned",
+                )
+            )
+
+
+async def _answered(value: Any) -> Any:
+    return value
+
+
+def _takes_parameter(body: Callable[..., Any]) -> bool:
+    """Say whether the body must be given a positional argument; one with a default is the body's own."""
+    try:
+        parameters = inspect.signature(body).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(
+        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+        for parameter in parameters
+    )
