@@ -109,7 +109,10 @@ class Programs:
         if self.account is None or self.privilege is None:
             return command
         identity = [f"--reuid={self.account.pw_uid}", f"--regid={self.account.pw_gid}", "--clear-groups"]
+        # Without the secure bit the kernel's access(2), by which Postgres looks for its programs, forgets the
+        # capability again.
         capability = [f"--inh-caps=+{self.privilege}", f"--ambient-caps=+{self.privilege}"]
+        capability.append("--securebits=+no_setuid_fixup")
         return ["setpriv", *identity, *capability, "--", *command]
 
     def _failure(self, name: str, code: int, said: str) -> EmbeddedUnavailable:
