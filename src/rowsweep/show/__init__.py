@@ -1,1 +1,7 @@
-"""Frozen snapshots in; notebook widget, HTML, terminal and plain text out."""
+"""Frozen snapshots in; notebook, HTML, terminal and plain text out."""
+
+from __future__ import annotations
+
+from rowsweep.show.display import bundle
+
+__all__ = ["bundle"]

@@ -1,0 +1,103 @@
+"""Say a snapshot in words once, for every view of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from rowsweep.show import values
+from rowsweep.show.clean import clean
+
+if TYPE_CHECKING:
+    from rowsweep.sweeps.snapshot import Snapshot
+
+Tone = Literal["good", "bad", "warn", "busy", "dim", "plain"]
+
+_TONES: Final[dict[str, Tone]] = {
+    "done": "good",
+    "applied": "good",
+    "failed": "bad",
+    "dead": "bad",
+    "cancelled": "warn",
+    "changed": "warn",
+    "paused": "warn",
+    "stalled": "bad",
+    "running": "busy",
+    "live": "busy",
+}
+_SECONDS_BEFORE_A_MEAN: Final = 0.5
+
+
+def tone(words: str) -> Tone:
+    """Answer how a state in words looks: what needs somebody stands out."""
+    if words.startswith(("retrying", "waiting", "pausing", "cancelling")):
+        return "warn"
+    return _TONES.get(words, "plain")
+
+
+def shown_rate(snapshot: Snapshot) -> float | None:
+    """Answer the rate of the last minutes, else the mean over all active time; None before half a second of it."""
+    if snapshot.rows_per_second is not None:
+        return snapshot.rows_per_second
+    if snapshot.active_seconds < _SECONDS_BEFORE_A_MEAN or not snapshot.rows:
+        return None
+    return snapshot.rows / snapshot.active_seconds
+
+
+def shown_share(snapshot: Snapshot) -> float | None:
+    """Answer the bar's share of 1, never beyond it; None where the total is unknown."""
+    return None if snapshot.percent is None else min(max(snapshot.percent / 100, 0.0), 1.0)
+
+
+def percent_words(snapshot: Snapshot) -> str:
+    """Answer the percentage, marked where it is of an estimate; nothing where it is unknown."""
+    if snapshot.percent is None:
+        return ""
+    return f"{'' if snapshot.total_is == 'exact' else '≈ '}{values.percent(snapshot.percent)}"
+
+
+def rows_words(snapshot: Snapshot) -> str:
+    """Answer the rows done, and of how many as far as that is known."""
+    rows = values.number(snapshot.rows)
+    if snapshot.total is None:
+        return f"{rows} rows, total unknown"
+    if snapshot.total_is == "exact":
+        return f"{rows} rows"
+    mark = "at least " if snapshot.total_is == "at least" else "≈ "
+    return f"{rows} of {mark}{values.number(snapshot.total)} rows"
+
+
+def facts(snapshot: Snapshot) -> list[str]:
+    """Answer the figures in reading order: rows, rate, batch, time left or taken."""
+    said = [rows_words(snapshot)]
+    per_second = shown_rate(snapshot)
+    if per_second is not None:
+        said.append(values.rate(per_second))
+    if snapshot.is_open and snapshot.batch_rows is not None and snapshot.batch_ms is not None:
+        size = values.number(round(snapshot.batch_rows))
+        said.append(f"batch {size} rows in {values.milliseconds(snapshot.batch_ms)}")
+    if snapshot.is_open:
+        said.append(_time_left(snapshot))
+    else:
+        said.append(f"{values.number(snapshot.batches)} batches")
+        said.append(f"{values.span(snapshot.active_seconds)} at work")
+    if snapshot.rejected_rows:
+        said.append(f"{values.number(snapshot.rejected_rows)} rows set aside")
+    return said
+
+
+def trouble(snapshot: Snapshot) -> str | None:
+    """Answer what keeps the sweep waiting or made it fail, in one clean line; None where nothing does."""
+    if snapshot.waiting_for:
+        return f"waiting for {clean(snapshot.waiting_for)}"
+    if snapshot.last_error and snapshot.status != "done":
+        code = f"{clean(snapshot.last_error_code)}: " if snapshot.last_error_code else ""
+        text = clean(snapshot.last_error)
+        return text if text.startswith(code) else code + text
+    return None
+
+
+def _time_left(snapshot: Snapshot) -> str:
+    if snapshot.eta_seconds is None:
+        return "ETA unknown"
+    left = values.span(snapshot.eta_seconds)
+    return f"ETA {left}" if snapshot.words == "running" else f"{left} of work left"

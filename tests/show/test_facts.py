@@ -1,0 +1,67 @@
+"""What is said of a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowsweep.show import facts
+from tests.show.snapshots import snapshot
+
+
+def test_an_estimate_is_marked_as_one() -> None:
+    """N-075."""
+    assert facts.rows_words(snapshot()) == "823,000 of ≈ 2,000,000 rows"
+    assert facts.percent_words(snapshot()) == "≈ 41 %"
+
+
+def test_rows_past_the_estimate_are_at_least() -> None:
+    """N-075."""
+    past = snapshot(total=823_000, total_is="at least", percent=99.0)
+    assert facts.rows_words(past) == "823,000 of at least 823,000 rows"
+
+
+def test_an_unknown_total_is_said_to_be_unknown_and_has_no_percentage() -> None:
+    """N-075, N-076."""
+    unknown = snapshot(total=None, total_is="unknown", percent=None, eta_seconds=None)
+    assert facts.rows_words(unknown) == "823,000 rows, total unknown"
+    assert facts.percent_words(unknown) == ""
+    assert "ETA unknown" in facts.facts(unknown)
+
+
+def test_a_finished_sweep_says_what_it_took_and_no_eta() -> None:
+    done = snapshot(status="done", words="done", rows=2_000_000, total_is="exact", percent=100.0)
+    assert facts.facts(done) == ["2,000,000 rows", "96.4 k/s", "400 batches", "8.5 s at work"]
+
+
+@pytest.mark.parametrize(("active", "expected"), [(0.2, None), (2.0, 411_500.0)])
+def test_before_there_is_a_recent_rate_the_mean_is_shown_once_it_means_something(
+    active: float, expected: float | None
+) -> None:
+    assert facts.shown_rate(snapshot(rows_per_second=None, active_seconds=active)) == expected
+
+
+def test_the_share_of_the_bar_never_passes_one() -> None:
+    """D-40's progress never goes beyond 100 %."""
+    assert facts.shown_share(snapshot(percent=250.0)) == 1.0
+
+
+def test_a_paused_sweep_does_not_promise_a_time_of_arrival() -> None:
+    assert "12 s of work left" in facts.facts(snapshot(status="paused", words="paused"))
+
+
+def test_an_error_is_said_in_one_clean_line_with_its_code_once() -> None:
+    """N-104."""
+    failed = snapshot(status="failed", last_error="X_A: bad\nline", last_error_code="X_A")
+    assert facts.trouble(failed) == "X_A: bad\\nline"
+
+
+def test_a_sweep_that_waits_says_for_what() -> None:
+    assert facts.trouble(snapshot(waiting_for="replica lag 12 s")) == "waiting for replica lag 12 s"
+
+
+@pytest.mark.parametrize(
+    ("words", "tone"),
+    [("done", "good"), ("failed", "bad"), ("stalled", "bad"), ("retrying at 03:04", "warn"), ("anything", "plain")],
+)
+def test_what_needs_somebody_stands_out(words: str, tone: str) -> None:
+    assert facts.tone(words) == tone
