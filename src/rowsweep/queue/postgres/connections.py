@@ -1,0 +1,165 @@
+"""How a connection is made: what it is set to, and the kind that a sweep's batches run on."""
+
+from __future__ import annotations
+
+import os
+import select
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import psycopg
+from psycopg import IsolationLevel
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from rowsweep.errors import DriverUnavailable, TransactionEnded
+from rowsweep.options import count, finite
+from rowsweep.queue.postgres.translate import unreachable
+from rowsweep.telemetry.redact import redact_dsn
+
+if TYPE_CHECKING:
+    from typing import LiteralString
+
+OLDEST_SERVER: Final = 150_000
+CONTROL_STATEMENT_SECONDS: Final = 5
+# A plan made while a table was small would walk it once it is large, so the queue's own connections never scan.
+_SESSION: Final[LiteralString] = """
+set default_transaction_isolation = 'read committed';
+set default_transaction_read_only = off;
+set default_transaction_deferrable = off;
+set timezone = 'UTC'"""
+_CONTROL: Final[LiteralString] = """;
+set statement_timeout = '5s';
+set lock_timeout = 0;
+set enable_seqscan = off;
+set jit = off"""
+_WORK: Final[LiteralString] = """;
+set jit = off"""
+# All of DISCARD ALL but the prepared statements, which psycopg keeps count of.
+_FORGET: Final[LiteralString] = """
+close all;
+set session authorization default;
+reset all;
+unlisten *;
+select pg_advisory_unlock_all();
+discard temp;
+discard sequences;"""
+# A peer that vanished without a word is noticed within seconds, not after two hours.
+_ALIVE: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """Say how to reach the database and how many connections may be open at once.
+
+    `work` are for bodies and the application's calls; `control` for the claim loop, keeper and settler.
+    """
+
+    dsn: str
+    work: int = 10
+    control: int = 4
+    wait_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        count(self.work, option="work", minimum=1)
+        count(self.control, option="control", minimum=1)
+        finite(self.wait_seconds, option="wait_seconds", minimum=0.1)
+
+    @property
+    def place(self) -> str:
+        """Answer the DSN without its password."""
+        return redact_dsn(self.dsn)
+
+
+class SweepConnection(psycopg.Connection[Any]):
+    """A connection whose owner may lend it to a handler: while a batch is open, nobody else may end its transaction."""
+
+    batch_open: bool = False
+
+    def commit(self) -> None:
+        """Commit, unless a batch is open: TransactionEnded."""
+        if self.batch_open:
+            _refuse("commit")
+        super().commit()
+
+    def rollback(self) -> None:
+        """Roll back, unless a batch is open: TransactionEnded."""
+        if self.batch_open:
+            _refuse("rollback")
+        super().rollback()
+
+
+def _refuse(verb: str) -> NoReturn:
+    raise TransactionEnded(
+        f"a handler called {verb}() on its batch's connection; the batch commits by itself.",
+        fix="atomic=False, or with batch.connection.transaction(): for a savepoint",
+        meta={"verb": verb},
+    )
+
+
+def full_dsn(dsn: str) -> str:
+    """Answer the DSN with the package's name and time limits, where it does not set its own."""
+    given = conninfo_to_dict(dsn)
+    name = given.get("application_name") or os.environ.get("PGAPPNAME") or "rowsweep"
+    missing = {key: value for key, value in _ALIVE.items() if key not in given}
+    return make_conninfo(dsn, **missing, application_name=name)
+
+
+def connect_once(dsn: str, place: str) -> psycopg.Connection[Any]:
+    """Open one connection outside any pool; DriverUnavailable where that fails or the server is below 15."""
+    try:
+        connection = SweepConnection.connect(full_dsn(dsn), autocommit=True, row_factory=tuple_row)
+    except psycopg.Error as error:
+        raise unreachable(place, error) from error
+    version = connection.info.server_version
+    if version < OLDEST_SERVER:
+        connection.close()
+        raise DriverUnavailable(
+            f"the server at {place} is PostgreSQL {version // 10_000}; rowsweep needs 15 or newer.",
+            fix='rs.connect("postgresql://…") to a server of version 15 to 18',
+            meta={"place": place, "server_version": version},
+        )
+    return connection
+
+
+def configure(connection: psycopg.Connection[Any], *, control: bool, pooler: bool) -> None:
+    """Set a fresh connection up; behind a pooler only what stays on this side of it."""
+    connection.autocommit = True
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    connection.read_only = False
+    connection.row_factory = tuple_row
+    if pooler:
+        connection.prepare_threshold = None
+    else:
+        connection.execute(_SESSION + (_CONTROL if control else _WORK))
+
+
+def forget(connection: SweepConnection, *, pooler: bool) -> bool:
+    """Take back what a body may have set on a connection; False where it is not fit to be lent again."""
+    connection.batch_open = False
+    if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
+        return False
+    connection.cursor_factory = psycopg.Cursor
+    try:
+        if not pooler:
+            connection.execute(_FORGET)
+        configure(connection, control=False, pooler=pooler)
+    except psycopg.Error:
+        return False
+    return True
+
+
+def check_open(connection: psycopg.Connection[Any]) -> None:
+    """Raise where the server has closed the connection meanwhile, without a round trip."""
+    ready, _, _ = select.select([connection.fileno()], [], [], 0)
+    if ready:
+        connection.pgconn.consume_input()
+    if connection.broken or connection.closed:
+        raise psycopg.OperationalError("the server closed the connection")

@@ -1,0 +1,66 @@
+"""The stores' own cursor: the same answers on every connection, whatever its owner set up."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg.adapt import AdaptersMap, Loader
+from psycopg.pq import Format
+from psycopg.rows import TupleRow, tuple_row
+from psycopg.types.datetime import TimestamptzBinaryLoader
+from psycopg.types.numeric import Float8BinaryLoader, Int2BinaryLoader, Int4BinaryLoader, Int8BinaryLoader
+from psycopg.types.string import TextBinaryLoader
+from psycopg.types.uuid import UUIDBinaryLoader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import LiteralString
+
+    from psycopg.abc import Buffer
+
+
+class _JsonLoader(Loader):
+    """Decode jsonb by the standard library, also where the application put another decoder in place."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> Any:
+        return json.loads(bytes(data)[1:])  # the first byte is jsonb's version
+
+
+def _adapters() -> AdaptersMap:
+    made = AdaptersMap(psycopg.adapters)
+    made.register_loader("jsonb", _JsonLoader)
+    made.register_loader("timestamptz", TimestamptzBinaryLoader)
+    made.register_loader("uuid", UUIDBinaryLoader)
+    made.register_loader("text", TextBinaryLoader)
+    made.register_loader("int2", Int2BinaryLoader)
+    made.register_loader("int4", Int4BinaryLoader)
+    made.register_loader("int8", Int8BinaryLoader)
+    made.register_loader("float8", Float8BinaryLoader)
+    return made
+
+
+_ADAPTERS: Final = _adapters()
+
+
+class StoreCursor(psycopg.Cursor[TupleRow]):
+    """Answer tuples in binary form by the package's own loaders."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        super().__init__(connection, row_factory=tuple_row)
+        self.format = Format.BINARY
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """The loaders of this package, not those of the connection."""
+        return _ADAPTERS
+
+
+def run(connection: psycopg.Connection[Any], text: LiteralString, values: Mapping[str, object]) -> list[TupleRow]:
+    """Send one statement and answer its rows, none where it answers nothing."""
+    with StoreCursor(connection) as cursor:
+        cursor.execute(text, values)
+        return cursor.fetchall() if cursor.description is not None else []

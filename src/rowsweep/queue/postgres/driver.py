@@ -1,0 +1,147 @@
+"""The Postgres driver: stores over pools, over one transaction, or over a caller's connection."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from rowsweep.clock import SystemClock
+from rowsweep.errors import DriverUnavailable, InvalidOption
+from rowsweep.queue.contract import Stores, Transaction
+from rowsweep.queue.postgres import install as schema_install
+from rowsweep.queue.postgres.connections import Connections, connect_once
+from rowsweep.queue.postgres.place import Place
+from rowsweep.queue.postgres.pools import Pools
+from rowsweep.queue.postgres.session import JoinedSession, PooledSession, opened
+from rowsweep.queue.postgres.stores.inspection import PostgresInspection
+from rowsweep.queue.postgres.stores.jobs import PostgresJobs
+from rowsweep.queue.postgres.stores.ledger import PostgresLedger
+from rowsweep.queue.postgres.stores.steering import PostgresSteering
+from rowsweep.queue.postgres.stores.steps import PostgresSteps
+from rowsweep.queue.postgres.stores.workers import PostgresWorkers
+from rowsweep.queue.postgres.translate import own_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rowsweep.clock import Clock
+    from rowsweep.queue.postgres.connections import SweepConnection
+    from rowsweep.queue.postgres.install import SchemaStatus
+    from rowsweep.queue.postgres.session import Session
+
+_FIX = 'rs.connect("postgresql://…"), $DATABASE_URL, or rs.connect(driver=MemoryDriver())'
+
+
+class PostgresDriver:
+    """Keep the queue in a Postgres database; nothing is opened before the first use.
+
+    `schema=None` is where the connection's search path finds the tables. `pooler=True` works behind a transaction
+    pooler: nothing is prepared and nothing is set on a session. Postgres stamps every instant, so `clock` is only
+    handed on.
+    """
+
+    def __init__(
+        self,
+        connections: str | Connections | None,
+        *,
+        schema: str | None = None,
+        pooler: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connections = _checked(connections)
+        self._pools = Pools(self._connections, pooler=pooler)
+        self._place = Place(self._connections.dsn, self._connections.place, schema)
+        self._schema = schema
+        self.clock: Clock = clock or SystemClock()
+        self._stores = _stores_over(PooledSession(self._pools, self._place))
+        self._control = _stores_over(PooledSession(self._pools, self._place, control=True))
+
+    @property
+    def name(self) -> str:
+        """Answer `postgres`."""
+        return "postgres"
+
+    @property
+    def place(self) -> str:
+        """Answer the DSN without its password."""
+        return self._connections.place
+
+    def stores(self) -> Stores:
+        """Answer stores over the work pool; each call commits by itself."""
+        return self._stores
+
+    def control(self) -> Stores:
+        """Answer stores over the control pool, whose statements time out after 5 s."""
+        return self._control
+
+    @contextmanager
+    def transaction(self, *, settings: Mapping[str, str] | None = None) -> Iterator[Transaction]:
+        """Open one transaction on a connection of the work pool; `settings` last as long as it does."""
+        with self._pools.work() as connection, opened(connection, self.place):
+            for name, value in (settings or {}).items():
+                connection.execute("select set_config(%s, %s, true)", [name, value])
+            session = JoinedSession(connection, self._place, own=True)
+            yield Transaction(stores=_stores_over(session), connection=connection)
+
+    def join(self, connection: Any) -> Stores:
+        """Answer the stores over a psycopg connection, or one of SQLAlchemy or Django that holds one."""
+        return _stores_over(JoinedSession(_psycopg_of(connection), self._place))
+
+    @contextmanager
+    def sweep_connection(self) -> Iterator[SweepConnection]:
+        """Lend a connection in autocommit mode; closed, not returned, if left in a transaction."""
+        with self._pools.work() as connection:
+            yield connection
+
+    def ping(self) -> None:
+        """Ask the database once; raises DriverUnavailable, SchemaMissing, SchemaOutdated."""
+        self._place.schema()
+
+    def install(self) -> SchemaStatus:
+        """Install the tables, or bring them up to this version."""
+        with connect_once(self._connections.dsn, self.place) as connection, own_errors(self.place):
+            return schema_install.install(connection, self._schema)
+
+    def schema_status(self) -> SchemaStatus:
+        """Answer what is installed."""
+        with connect_once(self._connections.dsn, self.place) as connection, own_errors(self.place):
+            return schema_install.status(connection, self._schema)
+
+    def close(self) -> None:
+        """Close every connection; the next use opens new ones."""
+        self._pools.close()
+
+
+def _stores_over(session: Session) -> Stores:
+    return Stores(
+        jobs=PostgresJobs(session),
+        steps=PostgresSteps(session),
+        ledger=PostgresLedger(session),
+        inspection=PostgresInspection(session),
+        steering=PostgresSteering(session),
+        workers=PostgresWorkers(session),
+    )
+
+
+def _checked(connections: str | Connections | None) -> Connections:
+    if not connections:
+        raise DriverUnavailable("PostgresDriver was given no connections.", fix=_FIX)
+    return connections if isinstance(connections, Connections) else Connections(dsn=connections)
+
+
+def _psycopg_of(connection: Any) -> psycopg.Connection[Any]:
+    """Find the psycopg connection inside what an application calls its connection."""
+    held = connection
+    for attribute in ("connection", "driver_connection", "connection"):
+        if isinstance(held, psycopg.Connection):
+            return held
+        held = getattr(held, attribute, held)
+    if isinstance(held, psycopg.Connection):
+        return held
+    raise InvalidOption(
+        f"a {type(connection).__name__} holds no psycopg 3 connection, so nothing can join its transaction.",
+        fix="tx=connection, where connection is psycopg.connect(…), or SQLAlchemy or Django over psycopg 3",
+        meta={"option": "tx", "got": type(connection).__name__},
+    )

@@ -1,0 +1,17 @@
+-- name: lock
+-- One installer at a time; the lock ends with the transaction, so it also holds behind a pooler.
+select pg_advisory_xact_lock(hashtextextended(%(key)s::text, 0))::text;
+
+-- name: schema_exists
+select to_regnamespace(quote_ident(%(schema)s::text)) is not null;
+
+-- name: tables
+select c.relname::text
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %(schema)s::text and c.relname = any (%(tables)s::text[]) and c.relkind in ('r', 'p');
+
+-- name: note
+insert into /* schema */x_schema (version, name, checksum, install_id, applied_at)
+values (%(version)s::integer, %(name)s::text, %(checksum)s::text, %(install_id)s::uuid, statement_timestamp())
+returning version;

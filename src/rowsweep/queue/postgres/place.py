@@ -1,0 +1,60 @@
+"""Which schema of which database the tables are in; asked once per process."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.queue.postgres.connections import connect_once
+from rowsweep.queue.postgres.cursor import run
+from rowsweep.queue.postgres.migrations import latest_version
+from rowsweep.queue.postgres.sql import load, render
+from rowsweep.queue.postgres.translate import own_errors, schema_missing, schema_outdated
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.rows import TupleRow
+
+_SQL = load(__name__)
+
+
+class Place:
+    """Find the schema at first use, refusing a server below 15 and tables that are missing or too old."""
+
+    def __init__(self, dsn: str, name: str, schema: str | None) -> None:
+        self.name = name
+        self._dsn = dsn
+        self._named = schema
+        self._found: str | None = None
+        self._lock = threading.Lock()
+
+    def schema(self) -> str:
+        """Answer the schema's name; raises DriverUnavailable, SchemaMissing, SchemaOutdated until all is well."""
+        with self._lock:
+            if self._found is None:
+                self._found = self._find()
+            return self._found
+
+    def _find(self) -> str:
+        with connect_once(self._dsn, self.name) as connection, own_errors(self.name):
+            schema = self._named or find_schema(connection)
+            rows = versions(connection, schema)
+            if not rows:
+                raise schema_missing(self.name)
+            found = max(row[0] for row in rows)
+            if found < latest_version():
+                raise schema_outdated(self.name, found, latest_version())
+            return schema
+
+
+def find_schema(connection: Connection[Any]) -> str:
+    """Answer the schema that the connection's search path finds the tables in, or would make them in."""
+    return str(run(connection, _SQL["find_schema"].text, {})[0][0] or "public")
+
+
+def versions(connection: Connection[Any], schema: str) -> list[TupleRow]:
+    """Answer `(version, name, checksum, install id)` of each migration applied, none where there is no install."""
+    table = render("/* schema */x_schema", schema).replace("%%", "%")
+    if not run(connection, _SQL["find_install"].text, {"table": table})[0][0]:
+        return []
+    return run(connection, render(_SQL["versions"].text, schema), {})

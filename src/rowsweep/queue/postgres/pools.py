@@ -1,0 +1,151 @@
+"""The driver's two pools, opened at first use and again after a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from psycopg.pq import TransactionStatus
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from rowsweep.clock import real_monotonic
+from rowsweep.queue.postgres.connections import (
+    Connections,
+    SweepConnection,
+    check_open,
+    configure,
+    connect_once,
+    forget,
+    full_dsn,
+)
+from rowsweep.queue.postgres.translate import unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Pool = ConnectionPool[SweepConnection]
+
+# A pool gives up on a connection after this long and starts anew with the next request: its own pauses would grow
+# past the five seconds within which work must go on.
+_RECONNECT_SECONDS: Final = 3.0
+_TURN_SECONDS: Final = 1.0
+_inherited: list[object] = []
+
+
+@dataclass(slots=True)
+class _Opened:
+    """The pools of one process."""
+
+    pid: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    work: Pool | None = None
+    control: Pool | None = None
+
+
+class Pools:
+    """Hold `work` for bodies and the application's calls, and `control` that no body can use up."""
+
+    def __init__(self, connections: Connections, *, pooler: bool) -> None:
+        self._connections = connections
+        self._pooler = pooler
+        self._opened = _Opened(os.getpid())
+
+    @property
+    def place(self) -> str:
+        """Answer where the pools lead, without a password."""
+        return self._connections.place
+
+    @property
+    def pooler(self) -> bool:
+        """Say whether a transaction pooler stands between."""
+        return self._pooler
+
+    @contextmanager
+    def work(self) -> Iterator[SweepConnection]:
+        """Lend a connection of the work pool; a body has had it in its hands, so it is set up again afterwards."""
+        with self._lend(self._work_pool(), partial(forget, pooler=self._pooler)) as connection:
+            yield connection
+
+    @contextmanager
+    def call(self, *, control: bool) -> Iterator[SweepConnection]:
+        """Lend a connection for the package's own statements only."""
+        pool = self._control_pool() if control else self._work_pool()
+        with self._lend(pool, _is_idle) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close this process's pools; the next use opens new ones."""
+        opened, self._opened = self._opened, _Opened(os.getpid())
+        if opened.pid != os.getpid():
+            _inherited.append(opened)
+            return
+        for pool in (opened.work, opened.control):
+            if pool is not None:
+                pool.close(timeout=5)
+
+    @contextmanager
+    def _lend(self, pool: Pool, may_return: Callable[[SweepConnection], bool]) -> Iterator[SweepConnection]:
+        connection = self._take(pool)
+        try:
+            yield connection
+        finally:
+            if not may_return(connection):
+                connection.close()
+            pool.putconn(connection)
+
+    def _take(self, pool: Pool) -> SweepConnection:
+        """Ask in short turns: each one makes a pool that had given up on the server try it again."""
+        give_up_at = real_monotonic() + self._connections.wait_seconds
+        while True:
+            try:
+                return pool.getconn(timeout=_TURN_SECONDS)
+            except PoolClosed as error:
+                raise unreachable(self.place, "its connections were closed") from error
+            except PoolTimeout as error:
+                connect_once(self._connections.dsn, self.place).close()
+                if real_monotonic() > give_up_at:
+                    raise unreachable(
+                        self.place, f"all {pool.max_size} connections of {pool.name} are in use"
+                    ) from error
+
+    def _here(self) -> _Opened:
+        """Answer this process's pools; a parent's are kept alive untouched, since their sockets are shared with it."""
+        if self._opened.pid != os.getpid():
+            _inherited.append(self._opened)
+            self._opened = _Opened(os.getpid())
+        return self._opened
+
+    def _work_pool(self) -> Pool:
+        opened = self._here()
+        with opened.lock:
+            opened.work = opened.work or self._open("rowsweep-work", self._connections.work, control=False)
+            return opened.work
+
+    def _control_pool(self) -> Pool:
+        opened = self._here()
+        with opened.lock:
+            opened.control = opened.control or self._open("rowsweep-control", self._connections.control, control=True)
+            return opened.control
+
+    def _open(self, name: str, size: int, *, control: bool) -> Pool:
+        return ConnectionPool(
+            full_dsn(self._connections.dsn),
+            connection_class=SweepConnection,
+            kwargs={"autocommit": True},
+            configure=partial(configure, control=control, pooler=self._pooler),
+            check=check_open,
+            min_size=0,
+            max_size=size,
+            name=name,
+            reconnect_timeout=_RECONNECT_SECONDS,
+            num_workers=1,
+            open=True,
+        )
+
+
+def _is_idle(connection: SweepConnection) -> bool:
+    return not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE

@@ -1,0 +1,146 @@
+"""How the stores send a statement: over the driver's pools, or over a caller's connection."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from psycopg.pq import TransactionStatus
+
+from rowsweep.clock import real_monotonic
+from rowsweep.errors import DriverUnavailable
+from rowsweep.queue.postgres.cursor import run
+from rowsweep.queue.postgres.sql import render
+from rowsweep.queue.postgres.translate import joined_errors, lost_errors, own_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from psycopg import Connection
+    from psycopg.rows import TupleRow
+
+    from rowsweep.queue.postgres.place import Place
+    from rowsweep.queue.postgres.pools import Pools
+    from rowsweep.queue.postgres.sql import Statement
+
+REPEAT_SECONDS: Final = 15.0
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 4.0
+_WRAPPED: Final = "begin isolation level read committed read write"
+_WRAPPED_CONTROL: Final = f"{_WRAPPED}; set local statement_timeout = '5s'"
+
+
+class Session(Protocol):
+    """A way of reaching the tables."""
+
+    @property
+    def place(self) -> str:
+        """Where the tables are, without a password."""
+
+    def rows(self, statement: Statement, values: Mapping[str, object]) -> list[TupleRow]:
+        """Send one statement and answer its rows."""
+
+    def unit(self) -> AbstractContextManager[Session]:
+        """Make several statements one unit of work."""
+
+
+class PooledSession:
+    """Send each statement over a pooled connection, where it commits by itself."""
+
+    def __init__(self, pools: Pools, place: Place, *, control: bool = False) -> None:
+        self._pools = pools
+        self._place = place
+        self._control = control
+
+    @property
+    def place(self) -> str:
+        """Answer the redacted DSN."""
+        return self._pools.place
+
+    def rows(self, statement: Statement, values: Mapping[str, object]) -> list[TupleRow]:
+        """Send one statement; one that only reads is repeated while the connection is lost, for up to 15 s."""
+        text = render(statement.text, self._place.schema())
+        if statement.repeatable:
+            return repeated(lambda: self._send(text, values))
+        return self._send(text, values)
+
+    @contextmanager
+    def unit(self) -> Iterator[Session]:
+        """Open a transaction on one pooled connection."""
+        with self._pools.call(control=self._control) as connection, opened(connection, self.place):
+            yield JoinedSession(connection, self._place, own=True)
+
+    def _send(self, text: Any, values: Mapping[str, object]) -> list[TupleRow]:
+        with self._pools.call(control=self._control) as connection, own_errors(self.place):
+            if not self._pools.pooler:
+                return run(connection, text, values)
+            connection.execute(_WRAPPED_CONTROL if self._control else _WRAPPED)
+            answer = run(connection, text, values)
+            connection.execute("commit")
+            return answer
+
+
+class JoinedSession:
+    """Send each statement over one connection, in the transaction that is open there; never ends it.
+
+    On a caller's connection (`own=False`) psycopg's errors come out as they are, so that its owner treats all
+    statements of the transaction alike; only a schema at fault is said in the package's words.
+    """
+
+    def __init__(self, connection: Connection[Any], place: Place, *, own: bool = False) -> None:
+        self._connection = connection
+        self._place = place
+        self._errors = own_errors if own else joined_errors
+
+    @property
+    def place(self) -> str:
+        """Answer where the driver's own connections lead."""
+        return self._place.name
+
+    def rows(self, statement: Statement, values: Mapping[str, object]) -> list[TupleRow]:
+        """Send one statement in the caller's transaction."""
+        text = render(statement.text, self._place.schema())
+        with self._errors(self.place):
+            return run(self._connection, text, values)
+
+    @contextmanager
+    def unit(self) -> Iterator[Session]:
+        """Use the caller's open transaction; on a connection in autocommit mode without one, open one."""
+        connection = self._connection
+        if connection.autocommit and connection.info.transaction_status is TransactionStatus.IDLE:
+            with connection.transaction():
+                yield self
+        else:
+            yield self
+
+
+@contextmanager
+def opened(connection: Connection[Any], place: str) -> Iterator[None]:
+    """Hold a transaction open for the block; errors of the block pass as they are."""
+    block = connection.transaction()
+    with lost_errors(place):
+        block.__enter__()
+    try:
+        yield
+    except BaseException as error:
+        if not block.__exit__(type(error), error, error.__traceback__):
+            raise
+    else:
+        with lost_errors(place):
+            block.__exit__(None, None, None)
+
+
+def repeated(read: Callable[[], list[TupleRow]]) -> list[TupleRow]:
+    """Repeat a read while the connection is lost, with growing pauses up to 4 s."""
+    give_up_at = real_monotonic() + REPEAT_SECONDS
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return read()
+        except DriverUnavailable:
+            if real_monotonic() + pause > give_up_at:
+                raise
+        time.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,1 @@
+"""The stores on Postgres, each beside the file of its statements."""

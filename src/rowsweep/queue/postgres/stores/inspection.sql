@@ -1,0 +1,41 @@
+-- name: get
+select j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id, j.concurrency_key,
+       j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at, j.run_at, j.progress,
+       j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
+       j.updated_at, j.started_at
+from /* schema */x_jobs j
+where j.id = %(job_id)s::uuid;
+
+-- name: list
+select j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id, j.concurrency_key,
+       j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at, j.run_at, j.progress,
+       j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
+       j.updated_at, j.started_at
+from /* schema */x_jobs j
+where (%(queue)s::text is null or j.queue = %(queue)s::text)
+  and (%(name)s::text is null or j.name = %(name)s::text)
+  and (%(state)s::text is null or j.state = %(state)s::text)
+  and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
+  and (%(run_id)s::uuid is null or j.run_id = %(run_id)s::uuid)
+order by j.created_at desc, j.id desc
+limit %(limit)s::bigint;
+
+-- name: dead_letters
+select j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id, j.concurrency_key,
+       j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at, j.run_at, j.progress,
+       j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
+       j.updated_at, j.started_at
+from /* schema */x_jobs j
+where j.state = 'dead'
+order by j.updated_at desc, j.id desc
+limit %(limit)s::bigint;
+
+-- name: undeclared
+select j.queue, j.name, count(*)
+from /* schema */x_jobs j
+where j.state in ('ready', 'delayed', 'suspended') and j.name <> all (%(names)s::text[])
+  and not exists (
+    select from /* schema */x_job_workers w
+    where w.expires_at > now() and j.name = any (w.names))
+group by j.queue, j.name
+order by j.queue, j.name;

@@ -1,0 +1,193 @@
+"""Jobs on Postgres: enqueue, claim, settle, renew, progress, stats."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.errors import InvariantBroken, NoQueuesNamed
+from rowsweep.jobs.json_form import json_text
+from rowsweep.options import count
+from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.stores import records
+from rowsweep.queue.postgres.stores.settle import settle_values
+from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, ClaimPass, QueueStats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from uuid import UUID
+
+    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.records import Claim, ClaimOptions, EnqueueResult, Job, NewJob
+    from rowsweep.queue.verdicts import Settlement
+
+ENQUEUE_ATTEMPTS: Final = 2
+ENQUEUE_ROWS: Final = 1_000
+SHARDS: Final = 8
+_SQL = load(__name__)
+_STATS: Final = tuple(field.name for field in fields(QueueStats))
+
+
+class PostgresJobs:
+    """Keep jobs in `x_jobs`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+        """Insert the jobs, 1,000 in a statement, all or none; a live job with the key of one answers for it."""
+        if len(jobs) <= 1:
+            return _enqueue(self._session, jobs) if jobs else []
+        with self._session.unit() as session:
+            return [result for part in _parts(jobs, ENQUEUE_ROWS) for result in _enqueue(session, part)]
+
+    def claim(self, options: ClaimOptions) -> ClaimPass:
+        """Claim from the one queue named; lapsed rows go first, in a statement of their own."""
+        queue = _one_queue(options)
+        limit = count(options.limit, option="limit", minimum=0)
+        if limit == 0:
+            return ClaimPass(jobs=[])
+        taken, buried = self._claim_lapsed(options, queue, limit) if options.lapsed else ([], [])
+        if len(taken) >= limit:
+            return ClaimPass(jobs=taken, buried=buried)
+        free = limit - len(taken)
+        rows = self._session.rows(
+            _SQL["claim"],
+            {
+                "queue": queue,
+                "names": list(options.names),
+                "worker": options.worker_id,
+                "visibility": float(options.visibility_seconds),
+                "limit": free,
+                # Workers that meet at the head of the queue find rows behind those the others hold.
+                "scan": 2 * free + 32,
+            },
+        )
+        claimed = [records.job(row) for row in rows if row[0] is not None]
+        return ClaimPass(jobs=taken + claimed, buried=buried, next_run_at=records.next_instant(rows[0][-1]))
+
+    def settle(self, settlements: Sequence[Settlement], *, resent: bool = False) -> list[bool | None]:
+        """End claims in one statement, one answer each."""
+        if not settlements:
+            return []
+        shard = shard_of(settlements[0].claim.worker_id)
+        values = {**settle_values(settlements), "shard": shard, "resent": resent}
+        return [row[1] for row in self._session.rows(_SQL["settle"], values)]
+
+    def renew(self, claims: Sequence[Claim], *, visibility_seconds: float) -> list[bool | None]:
+        """Extend claims from the database's now in one statement, one answer each."""
+        if not claims:
+            return []
+        values = {
+            "id": [claim.job_id for claim in claims],
+            "worker": [claim.worker_id for claim in claims],
+            "claim": [claim.claim for claim in claims],
+            "visibility": float(visibility_seconds),
+        }
+        return [row[1] for row in self._session.rows(_SQL["renew"], values)]
+
+    def record_progress(self, claim: Claim, progress: Any) -> bool:
+        """Store a run's progress under its claim."""
+        values = {**claim_values(claim), "progress": json_text(progress)}
+        return bool(self._session.rows(_SQL["record_progress"], values))
+
+    def stats(self) -> list[QueueStats]:
+        """Count rows by queue and state, queues by name."""
+        return [QueueStats(**dict(zip(_STATS, row, strict=True))) for row in self._session.rows(_SQL["stats"], {})]
+
+    def _claim_lapsed(self, options: ClaimOptions, queue: str, limit: int) -> tuple[list[Job], list[Job]]:
+        rows = self._session.rows(
+            _SQL["claim_lapsed"],
+            {
+                "queue": queue,
+                "names": list(options.names),
+                "drop_exhausted": list(options.drop_exhausted),
+                "worker": options.worker_id,
+                "visibility": float(options.visibility_seconds),
+                "limit": limit,
+                "error": LEASE_LAPSED_FINAL_ATTEMPT,
+                "shard": shard_of(options.worker_id),
+            },
+        )
+        found = [records.job(row) for row in rows]
+        taken = [job for job in found if job.state == "running"]
+        taken.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+        return taken, [job for job in found if job.state != "running"]
+
+
+def claim_values(claim: Claim) -> dict[str, object]:
+    """Answer a claim as the values of a fenced statement."""
+    return {"job_id": claim.job_id, "worker": claim.worker_id, "claim": claim.claim}
+
+
+def shard_of(worker_id: str) -> int:
+    """Answer which of the counter rows a worker's counts go into; it only keeps settlers off one row."""
+    return zlib.crc32(worker_id.encode("utf-8", "surrogatepass")) % SHARDS
+
+
+def _enqueue(session: Session, jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+    results: dict[int, EnqueueResult] = {}
+    for _ in range(ENQUEUE_ATTEMPTS):
+        waiting = [at for at in range(len(jobs)) if at not in results]
+        inserted = _insert(session, [jobs[at] for at in waiting])
+        for at in waiting:
+            job = jobs[at]
+            if job.id in inserted:
+                results[at] = records.enqueued(job.id, job.run_id, inserted.pop(job.id), deduplicated=False)
+        results |= _find_live(session, jobs, [at for at in waiting if at not in results])
+        if len(results) == len(jobs):
+            return [results[at] for at in range(len(jobs))]
+    lost = next(jobs[at] for at in range(len(jobs)) if at not in results)
+    raise InvariantBroken(
+        f"the key {lost.idempotency_key!r} of {lost.name!r} conflicts with a live job that cannot be found.",
+        fix="reindex index x_jobs_name_tenant_idempotency_live_idx",
+        meta={"name": lost.name, "idempotency_key": lost.idempotency_key},
+    )
+
+
+def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[UUID, Any]:
+    values = {
+        "id": [job.id for job in jobs],
+        "name": [job.name for job in jobs],
+        "queue": [job.queue or DEFAULT_QUEUE for job in jobs],
+        "priority": [job.priority for job in jobs],
+        "input": [json_text(job.input) for job in jobs],
+        "idempotency_key": [job.idempotency_key for job in jobs],
+        "tenant_id": [job.tenant_id for job in jobs],
+        "concurrency_key": [job.concurrency_key for job in jobs],
+        "run_id": [job.run_id for job in jobs],
+        "max_attempts": [job.max_attempts for job in jobs],
+        "run_at": [job.run_at for job in jobs],
+        "delay": [None if job.delay_seconds is None else float(job.delay_seconds) for job in jobs],
+        "traceparent": [job.traceparent for job in jobs],
+        "enqueued_by": [job.enqueued_by for job in jobs],
+    }
+    return dict(session.rows(_SQL["enqueue"], values))
+
+
+def _find_live(session: Session, jobs: Sequence[NewJob], missing: list[int]) -> dict[int, EnqueueResult]:
+    if not missing:
+        return {}
+    values = {
+        "name": [jobs[at].name for at in missing],
+        "tenant_id": [jobs[at].tenant_id for at in missing],
+        "idempotency_key": [jobs[at].idempotency_key for at in missing],
+    }
+    rows = session.rows(_SQL["find_live_by_key"], values)
+    return {missing[row[0] - 1]: records.enqueued(*row[1:], deduplicated=True) for row in rows}
+
+
+def _parts(jobs: Sequence[NewJob], size: int) -> Iterator[Sequence[NewJob]]:
+    for start in range(0, len(jobs), size):
+        yield jobs[start : start + size]
+
+
+def _one_queue(options: ClaimOptions) -> str:
+    if len(options.queues) == 1:
+        return options.queues[0]
+    raise NoQueuesNamed(
+        f"a claim names exactly one queue; it named {len(options.queues)}.",
+        fix='queues=["default"]',
+        meta={"driver": "postgres", "queues": list(options.queues)},
+    )

@@ -1,0 +1,390 @@
+-- name: enqueue
+-- Rows go in ordered by their unique key, so that two bulk enqueues cannot deadlock.
+insert into /* schema */x_jobs
+  (id, name, queue, priority, state, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts,
+   run_at, traceparent, enqueued_by)
+select n.id, n.name, n.queue, n.priority, case when n.due > statement_timestamp() then 'delayed' else 'ready' end,
+       n.input::jsonb, n.idempotency_key, n.tenant_id, n.concurrency_key, n.run_id, n.max_attempts,
+       n.due, n.traceparent, n.enqueued_by
+from (
+  select u.id, u.name, u.queue, u.priority, u.input, u.idempotency_key, u.tenant_id, u.concurrency_key, u.run_id,
+         u.max_attempts, u.traceparent, u.enqueued_by, u.position,
+         coalesce(u.run_at, statement_timestamp() + make_interval(secs => coalesce(u.delay, 0))) as due
+  from unnest(
+    %(id)s::uuid[], %(name)s::text[], %(queue)s::text[], %(priority)s::smallint[], %(input)s::text[],
+    %(idempotency_key)s::text[], %(tenant_id)s::text[], %(concurrency_key)s::text[], %(run_id)s::uuid[],
+    %(max_attempts)s::integer[], %(run_at)s::timestamptz[], %(delay)s::double precision[],
+    %(traceparent)s::text[], %(enqueued_by)s::text[]
+  ) with ordinality as u (
+    id, name, queue, priority, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts, run_at,
+    delay, traceparent, enqueued_by, position)
+) n
+order by n.name, coalesce(n.tenant_id, ''), n.idempotency_key, n.position
+on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
+  where state in ('ready', 'delayed', 'running', 'suspended')
+  do nothing
+returning id, state;
+
+-- name: find_live_by_key
+-- A statement of its own, because the conflicting row may be newer than the insert's snapshot.
+select w.position, j.id, j.run_id, j.state
+from unnest(%(name)s::text[], %(tenant_id)s::text[], %(idempotency_key)s::text[]) with ordinality
+       as w (name, tenant_id, idempotency_key, position)
+cross join lateral (
+  select j.id, j.run_id, j.state
+  from /* schema */x_jobs j
+  where j.name = w.name and coalesce(j.tenant_id, '') = coalesce(w.tenant_id, '')
+    and j.idempotency_key = w.idempotency_key and j.state in ('ready', 'delayed', 'running', 'suspended')
+  offset 0
+) j
+order by w.position;
+
+-- name: claim
+-- Seeks the index by name and priority, so that delayed, paused and undeclared rows cost nothing; the lateral lock
+-- under the outer limit never locks more rows than it hands out.
+with recursive names as materialized (
+  select n.name
+  from unnest(%(names)s::text[]) as n (name)
+  where not exists (
+    select from /* schema */x_job_pauses p
+    where (p.queue is null or p.queue = %(queue)s::text) and (p.name is null or p.name = n.name))
+),
+levels (name, priority) as (
+  select n.name, l.priority
+  from names n
+  cross join lateral (
+    select j.priority
+    from /* schema */x_jobs j
+    where j.queue = %(queue)s::text and j.name = n.name and j.state in ('ready', 'delayed', 'suspended')
+    order by j.priority desc
+    limit 1
+  ) l
+  union all
+  select v.name, l.priority
+  from levels v
+  cross join lateral (
+    select j.priority
+    from /* schema */x_jobs j
+    where j.queue = %(queue)s::text and j.name = v.name and j.priority < v.priority
+      and j.state in ('ready', 'delayed', 'suspended')
+    order by j.priority desc
+    limit 1
+  ) l
+),
+due as materialized (
+  select d.id
+  from levels v
+  cross join lateral (
+    select j.id, j.run_at
+    from /* schema */x_jobs j
+    where j.queue = %(queue)s::text and j.name = v.name and j.priority = v.priority
+      and j.state in ('ready', 'delayed', 'suspended') and j.run_at <= now()
+    order by j.run_at, j.id
+    limit %(scan)s::bigint
+  ) d
+  order by v.priority desc, d.run_at, d.id
+  limit %(scan)s::bigint
+),
+picked as materialized (
+  select l.id
+  from due d
+  cross join lateral (
+    select j.id
+    from /* schema */x_jobs j
+    where j.id = d.id and j.state in ('ready', 'delayed', 'suspended') and j.run_at <= now()
+    offset 0
+    for update skip locked
+  ) l
+  limit %(limit)s::bigint
+),
+taken as (
+  update /* schema */x_jobs j
+  set state = 'running', attempt = j.attempt + 1, claims = j.claims + 1, claimed_by = %(worker)s::text,
+      visible_at = now() + make_interval(secs => %(visibility)s::double precision),
+      started_at = now(), updated_at = now()
+  from picked p
+  where j.id = any (array[p.id])
+  returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id, j.concurrency_key,
+            j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at, j.run_at, j.progress,
+            j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
+            j.updated_at, j.started_at
+),
+upcoming as (
+  select case when (select count(*) from picked) < %(limit)s::bigint then (
+    select min(n.run_at)
+    from levels v
+    cross join lateral (
+      select j.run_at
+      from /* schema */x_jobs j
+      where j.queue = %(queue)s::text and j.name = v.name and j.priority = v.priority
+        and j.state in ('ready', 'delayed', 'suspended') and j.run_at > now()
+      order by j.run_at
+      limit 1
+    ) n
+  ) end as next_run_at
+)
+select t.id, t.name, t.queue, t.priority, t.state, t.input, t.idempotency_key, t.tenant_id, t.concurrency_key,
+       t.run_id, t.attempt, t.max_attempts, t.claims, t.claimed_by, t.visible_at, t.run_at, t.progress, t.result,
+       t.last_error, t.last_error_code, t.stop_reason, t.traceparent, t.enqueued_by, t.created_at, t.updated_at,
+       t.started_at, u.next_run_at
+from upcoming u
+left join taken t on true
+order by t.priority desc, t.run_at, t.id;
+
+-- name: claim_lapsed
+-- Re-takes running rows whose worker is gone, and buries those on their last attempt. The counters read the ledger's
+-- part, so that the lock order is job rows, ledger rows, counter rows.
+with found as materialized (
+  select j.id
+  from /* schema */x_jobs j
+  where j.queue = %(queue)s::text and j.state = 'running' and j.visible_at < now()
+    and j.name = any (%(names)s::text[])
+    and not exists (
+      select from /* schema */x_job_pauses p
+      where (p.queue is null or p.queue = j.queue) and (p.name is null or p.name = j.name))
+  order by j.id
+  limit %(limit)s::bigint
+  for update of j skip locked
+),
+buried as (
+  update /* schema */x_jobs j
+  set state = case when j.name = any (%(drop_exhausted)s::text[]) then 'failed' else 'dead' end,
+      claimed_by = null, visible_at = null, last_error = %(error)s::text, last_error_code = null,
+      stop_reason = 'lapsed', updated_at = now()
+  from found f
+  where j.id = any (array[f.id]) and j.attempt >= j.max_attempts
+  returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id, j.concurrency_key,
+            j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at, j.run_at, j.progress,
+            j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
+            j.updated_at, j.started_at
+),
+ledger as (
+  update /* schema */x_backfills b
+  set status = 'failed', waiting_for = null, last_error = %(error)s::text, last_error_code = null,
+      finished_at = now(), updated_at = now()
+  from buried d
+  where b.run_id = any (array[d.run_id]) and b.status in ('running', 'paused')
+  returning b.run_id
+),
+counted as (
+  insert into /* schema */x_job_counters as c (tier, bucket, name, shard, dead, dropped)
+  select 'minute', date_trunc('minute', now()), d.name, %(shard)s::smallint,
+         count(*) filter (where d.state = 'dead'), count(*) filter (where d.state = 'failed')
+  from buried d
+  where (select count(*) from ledger) >= 0
+  group by d.name
+  order by d.name
+  on conflict (tier, bucket, name, shard) do update
+  set dead = c.dead + excluded.dead, dropped = c.dropped + excluded.dropped
+),
+taken as (
+  update /* schema */x_jobs j
+  set attempt = j.attempt + 1, claims = j.claims + 1, claimed_by = %(worker)s::text,
+      visible_at = now() + make_interval(secs => %(visibility)s::double precision), started_at = now()
+  from found f
+  where j.id = any (array[f.id]) and j.attempt < j.max_attempts
+  returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id, j.concurrency_key,
+            j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at, j.run_at, j.progress,
+            j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
+            j.updated_at, j.started_at
+)
+select b.id, b.name, b.queue, b.priority, b.state, b.input, b.idempotency_key, b.tenant_id, b.concurrency_key,
+       b.run_id, b.attempt, b.max_attempts, b.claims, b.claimed_by, b.visible_at, b.run_at, b.progress, b.result,
+       b.last_error, b.last_error_code, b.stop_reason, b.traceparent, b.enqueued_by, b.created_at, b.updated_at,
+       b.started_at
+from buried b
+union all
+select t.id, t.name, t.queue, t.priority, t.state, t.input, t.idempotency_key, t.tenant_id, t.concurrency_key,
+       t.run_id, t.attempt, t.max_attempts, t.claims, t.claimed_by, t.visible_at, t.run_at, t.progress, t.result,
+       t.last_error, t.last_error_code, t.stop_reason, t.traceparent, t.enqueued_by, t.created_at, t.updated_at,
+       t.started_at
+from taken t;
+
+-- name: settle
+-- Fenced through the primary key: with the state left to the planner it walks the index of running rows. The lock
+-- order is job rows by id, ledger rows, counter rows by key.
+with asked as materialized (
+  select a.id, a.worker, a.claim, a.state, a.gives_back, a.delay, a.run_at, a.sets_error, a.clears_error, a.error,
+         a.error_code, a.stop_reason, a.result, a.progress, a.duration, a.counter, a.sweep, a.pausing, a.position
+  from unnest(
+    %(id)s::uuid[], %(worker)s::text[], %(claim)s::bigint[], %(state)s::text[], %(gives_back)s::boolean[],
+    %(delay)s::double precision[], %(run_at)s::timestamptz[], %(sets_error)s::boolean[],
+    %(clears_error)s::boolean[], %(error)s::text[], %(error_code)s::text[], %(stop_reason)s::text[],
+    %(result)s::text[], %(progress)s::text[], %(duration)s::bigint[], %(counter)s::text[], %(sweep)s::boolean[],
+    %(pausing)s::boolean[]
+  ) with ordinality as a (
+    id, worker, claim, state, gives_back, delay, run_at, sets_error, clears_error, error, error_code, stop_reason,
+    result, progress, duration, counter, sweep, pausing, position)
+),
+held as materialized (
+  select a.position, l.id, l.run_id
+  from (select a.position, a.id, a.worker, a.claim from asked a order by a.id) a
+  cross join lateral (
+    select j.id, j.run_id
+    from /* schema */x_jobs j
+    where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim
+    offset 0
+    for no key update skip locked
+  ) l
+),
+steered as materialized (
+  select h.position, l.run_id, l.wanted
+  from (select h.position, h.run_id from held h join asked a on a.position = h.position and a.sweep
+        order by h.run_id) h
+  cross join lateral (
+    select b.run_id, b.wanted
+    from /* schema */x_backfills b
+    where b.run_id = h.run_id
+    offset 0
+    for no key update
+  ) l
+),
+plan as materialized (
+  select h.id, a.position, a.state, a.gives_back, a.sets_error, a.clears_error, a.error, a.error_code,
+         a.stop_reason, a.result, a.progress, a.duration, a.counter, s.run_id as ledger_run_id,
+         coalesce(a.pausing and s.wanted = 'pause', false) as pauses,
+         case when a.pausing and coalesce(s.wanted, 'run') <> 'pause' then now()
+              else coalesce(a.run_at, now() + make_interval(secs => a.delay)) end as run_at
+  from held h
+  join asked a on a.position = h.position
+  left join steered s on s.position = h.position
+),
+moved as (
+  update /* schema */x_jobs j
+  set state = p.state,
+      attempt = case when p.gives_back then greatest(j.attempt - 1, 0) else j.attempt end,
+      run_at = coalesce(p.run_at, j.run_at),
+      claimed_by = null,
+      visible_at = null,
+      result = case when p.state = 'done' then p.result::jsonb else j.result end,
+      progress = coalesce(p.progress::jsonb, j.progress),
+      last_error = case when p.sets_error then p.error when p.clears_error then null else j.last_error end,
+      last_error_code =
+        case when p.sets_error then p.error_code when p.clears_error then null else j.last_error_code end,
+      stop_reason = case when p.sets_error then p.stop_reason when p.clears_error then null else j.stop_reason end,
+      updated_at = now()
+  from plan p
+  where j.id = any (array[p.id])
+  returning p.position, j.name
+),
+ledger as (
+  update /* schema */x_backfills b
+  set status = case when p.state in ('dead', 'failed') then 'failed' when p.pauses then 'paused' else b.status end,
+      finished_at = case when p.state in ('dead', 'failed') then now() else b.finished_at end,
+      waiting_for = null,
+      last_error = case when p.sets_error then p.error else b.last_error end,
+      last_error_code = case when p.sets_error then p.error_code else b.last_error_code end,
+      updated_at = now()
+  from moved m
+  join plan p on p.position = m.position
+  where b.run_id = any (array[p.ledger_run_id]) and b.status in ('running', 'paused')
+    and (p.sets_error or p.pauses)
+),
+counted as (
+  insert into /* schema */x_job_counters as c
+    (tier, bucket, name, shard, completed, retried, deferred, dead, dropped, refused, run_ms, max_run_ms)
+  select 'minute', date_trunc('minute', now()), m.name, %(shard)s::smallint,
+         count(*) filter (where p.counter = 'completed'), count(*) filter (where p.counter = 'retried'),
+         count(*) filter (where p.counter = 'deferred'), count(*) filter (where p.counter = 'dead'),
+         count(*) filter (where p.counter = 'dropped'), count(*) filter (where p.counter = 'refused'),
+         coalesce(sum(p.duration) filter (where p.counter = 'completed'), 0)::bigint,
+         coalesce(max(p.duration) filter (where p.counter = 'completed'), 0)
+  from moved m
+  join plan p on p.position = m.position
+  where p.counter is not null
+  group by m.name
+  order by m.name
+  on conflict (tier, bucket, name, shard) do update
+  set completed = c.completed + excluded.completed, retried = c.retried + excluded.retried,
+      deferred = c.deferred + excluded.deferred, dead = c.dead + excluded.dead,
+      dropped = c.dropped + excluded.dropped, refused = c.refused + excluded.refused,
+      run_ms = c.run_ms + excluded.run_ms, max_run_ms = greatest(c.max_run_ms, excluded.max_run_ms)
+)
+select a.position,
+       case when m.position is not null then true
+            when exists (
+              select from /* schema */x_jobs j
+              where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim) then null
+            else %(resent)s::boolean and exists (
+              select from /* schema */x_jobs j
+              where j.id = a.id and j.claimed_by is null and j.claims = a.claim and j.state = a.state)
+       end as landed
+from asked a
+left join moved m on m.position = a.position
+order by a.position;
+
+-- name: renew
+-- Touches no indexed column, so that each renewal stays a HOT update; locked rows are skipped, never waited for.
+with asked as materialized (
+  select a.id, a.worker, a.claim, a.position
+  from unnest(%(id)s::uuid[], %(worker)s::text[], %(claim)s::bigint[]) with ordinality
+         as a (id, worker, claim, position)
+),
+held as materialized (
+  select a.position, l.id
+  from (select a.position, a.id, a.worker, a.claim from asked a order by a.id) a
+  cross join lateral (
+    select j.id
+    from /* schema */x_jobs j
+    where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim
+    offset 0
+    for no key update skip locked
+  ) l
+),
+renewed as (
+  update /* schema */x_jobs j
+  set visible_at = now() + make_interval(secs => %(visibility)s::double precision)
+  from held h
+  where j.id = any (array[h.id])
+  returning h.position
+)
+select a.position,
+       case when r.position is not null then true
+            when exists (
+              select from /* schema */x_jobs j
+              where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim) then null
+            else false
+       end as renewed
+from asked a
+left join renewed r on r.position = a.position
+order by a.position;
+
+-- name: record_progress
+-- Leaves updated_at alone: it is indexed, and the write must stay HOT.
+update /* schema */x_jobs j
+set progress = %(progress)s::jsonb
+where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
+returning j.id;
+
+-- name: stats
+-- Live rows come off the partial indexes; finished ones are counted off theirs.
+with counted as (
+  select j.queue, j.state, j.run_at <= now() as is_due, count(*) as amount, min(j.run_at) as oldest
+  from /* schema */x_jobs j
+  where j.state in ('ready', 'delayed', 'suspended')
+  group by j.queue, j.state, j.run_at <= now()
+  union all
+  select j.queue, 'running', false, count(*), null
+  from /* schema */x_jobs j
+  where j.state = 'running'
+  group by j.queue
+  union all
+  select j.queue, j.state, false, count(*), null
+  from /* schema */x_jobs j
+  where j.state in ('done', 'failed', 'dead', 'cancelled')
+  group by j.queue, j.state
+)
+select c.queue,
+       coalesce(sum(c.amount) filter (where c.state = 'ready' or (c.state = 'delayed' and c.is_due)), 0)::bigint,
+       coalesce(sum(c.amount) filter (where c.state = 'delayed' and not c.is_due), 0)::bigint,
+       coalesce(sum(c.amount) filter (where c.state = 'running'), 0)::bigint,
+       coalesce(sum(c.amount) filter (where c.state = 'suspended'), 0)::bigint,
+       coalesce(sum(c.amount) filter (where c.state = 'done'), 0)::bigint,
+       coalesce(sum(c.amount) filter (where c.state = 'failed'), 0)::bigint,
+       coalesce(sum(c.amount) filter (where c.state = 'dead'), 0)::bigint,
+       coalesce(sum(c.amount) filter (where c.state = 'cancelled'), 0)::bigint,
+       coalesce(sum(c.amount) filter (where c.is_due), 0)::bigint,
+       extract(epoch from now() - min(c.oldest) filter (where c.is_due))::double precision
+from counted c
+group by c.queue
+order by c.queue;

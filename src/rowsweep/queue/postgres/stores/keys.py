@@ -1,0 +1,27 @@
+"""Whether a finished job may come to life again: its key must not be a live job's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowsweep.errors import DuplicateJob
+from rowsweep.queue.postgres.sql import load
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from rowsweep.queue.postgres.session import Session
+
+_SQL = load(__name__.replace("keys", "jobs"))
+
+
+def refuse_taken_key(session: Session, job_id: UUID, key: tuple[str, str | None, str]) -> None:
+    """Raise DuplicateJob where a live job holds the `(name, tenant, key)` of a finished one."""
+    name, tenant_id, idempotency_key = key
+    values = {"name": [name], "tenant_id": [tenant_id], "idempotency_key": [idempotency_key]}
+    for _, holder, _, _ in session.rows(_SQL["find_live_by_key"], values):
+        raise DuplicateJob(
+            f"the live job {holder} of {name!r} has the key {idempotency_key!r} already.",
+            fix=f"rowsweep jobs show {holder}",
+            meta={"job_id": str(job_id), "holder": str(holder)},
+        )

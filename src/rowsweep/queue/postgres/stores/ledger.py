@@ -1,0 +1,152 @@
+"""The ledger of sweeps on Postgres."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.errors import InvariantBroken
+from rowsweep.jobs.json_form import json_text
+from rowsweep.options import count
+from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.stores import records
+from rowsweep.queue.postgres.stores.jobs import claim_values
+from rowsweep.queue.postgres.stores.steer import steer_run
+from rowsweep.queue.records import BatchClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.records import (
+        Backfill,
+        BackfillStatus,
+        BatchClose,
+        Claim,
+        NewBackfill,
+        SweepKind,
+        SweepTotals,
+        Wanted,
+    )
+
+_SQL = load(__name__)
+
+
+class PostgresLedger:
+    """Keep one row a run in `x_backfills`; what is derived from its jobs is joined when it is read."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def start(self, row: NewBackfill) -> Backfill:
+        """Open the row, or take up the one that is there with the new checksum and version; options are kept."""
+        self._session.rows(
+            _SQL["start"],
+            {
+                "run_id": row.run_id,
+                "name": row.name,
+                "kind": row.kind,
+                "checksum": row.checksum,
+                "app_version": row.app_version,
+                "environment": row.environment,
+                "input": _text(row.input),
+                "options": _text(row.options),
+                "launched_by": row.launched_by,
+            },
+        )
+        return self._there(row.run_id)
+
+    def progress(self, close: BatchClose) -> BatchClosed:
+        """Fence, checkpoint and ledger in one statement, or nothing."""
+        values = {
+            **claim_values(close.claim),
+            "run_id": close.run_id,
+            "step": close.step,
+            "expected": _text(close.expected),
+            "value": json_text(close.value),
+            "marker": close.marker,
+            "checksum": close.checksum,
+            "moves": close.totals is not None,
+            **_figures(close.totals),
+        }
+        is_open, held, expected, wanted, options = self._session.rows(_SQL["progress"], values)[0]
+        return BatchClosed(open=is_open, held=held, expected=expected, wanted=wanted, options=options)
+
+    def describe(
+        self, claim: Claim, run_id: UUID, *, estimate: tuple[int | None, str | None] | None, waiting_for: str | None
+    ) -> bool:
+        """Note the estimate and what the pass waits for, under the claim."""
+        amount, source = estimate or (None, None)
+        values = {
+            **claim_values(claim),
+            "run_id": run_id,
+            "has_estimate": estimate is not None,
+            "estimated_rows": amount,
+            "estimate_source": source,
+            "waiting_for": waiting_for,
+        }
+        return bool(self._session.rows(_SQL["describe"], values))
+
+    def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals) -> bool:
+        """Set `done` with the exact totals, under the claim."""
+        values = {**claim_values(claim), "run_id": run_id, **_figures(totals)}
+        return bool(self._session.rows(_SQL["finish"], values))
+
+    def get(self, run_id: UUID) -> Backfill | None:
+        """Answer one row."""
+        rows = self._session.rows(_SQL["get"], {"run_id": run_id})
+        return records.backfill(rows[0]) if rows else None
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        status: BackfillStatus | None = None,
+        kind: SweepKind | None = None,
+        run_id_prefix: str | None = None,
+        limit: int = 100,
+    ) -> list[Backfill]:
+        """Answer rows, newest first."""
+        if count(limit, option="limit", minimum=0) == 0:
+            return []
+        values = {"name": name, "status": status, "kind": kind, "run_id_prefix": run_id_prefix, "limit": limit}
+        return [records.backfill(row) for row in self._session.rows(_SQL["list"], values)]
+
+    def steer(self, run_id: UUID, wanted: Wanted, *, reason: str | None = None) -> Backfill:
+        """Pause, resume or cancel a run in one transaction."""
+        with self._session.unit() as session:
+            steer_run(session, run_id, wanted, reason)
+            return PostgresLedger(session)._there(run_id)
+
+    def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Wanted]:
+        """Answer what is wanted of each run that has a row."""
+        if not run_ids:
+            return {}
+        return dict(self._session.rows(_SQL["wanted"], {"run_ids": list(run_ids)}))
+
+    def _there(self, run_id: UUID) -> Backfill:
+        row = self.get(run_id)
+        if row is None:
+            raise InvariantBroken(
+                f"the ledger row of run {run_id} was written and is gone.",
+                fix="nothing but rowsweep's own purge may delete rows of x_backfills",
+                meta={"run_id": str(run_id)},
+            )
+        return row
+
+
+def _figures(totals: SweepTotals | None) -> dict[str, Any]:
+    if totals is None:
+        return dict.fromkeys(("rows", "written", "batches", "cursor", "active_seconds", "samples"))
+    return {
+        "rows": totals.rows,
+        "written": totals.written,
+        "batches": totals.batches,
+        "cursor": _text(totals.cursor),
+        "active_seconds": float(totals.active_seconds),
+        "samples": _text(totals.samples),
+    }
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else json_text(value)

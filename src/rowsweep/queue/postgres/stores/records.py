@@ -1,0 +1,171 @@
+"""Rows become records here and nowhere else: one function a store, refusing a status this version does not know."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
+
+from rowsweep.errors import UnknownRowStatus
+from rowsweep.queue.records import (
+    BACKFILL_STATUSES,
+    JOB_STATES,
+    Backfill,
+    EnqueueResult,
+    Job,
+    Step,
+    StepStatus,
+    WorkerInfo,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from rowsweep.queue.records import JobState
+
+_STEP_STATUSES: Final = frozenset(get_args(StepStatus))
+_JOB_STATES: Final = frozenset(JOB_STATES)
+_BACKFILL_STATUSES: Final = frozenset(BACKFILL_STATUSES)
+
+
+def job(row: Sequence[Any]) -> Job:
+    """Answer a job from its columns in the record's order."""
+    if row[4] not in _JOB_STATES:
+        _refuse("x_jobs", row[0], row[4])
+    return Job(
+        id=row[0],
+        name=row[1],
+        queue=row[2],
+        priority=row[3],
+        state=row[4],
+        input=row[5],
+        idempotency_key=row[6],
+        tenant_id=row[7],
+        concurrency_key=row[8],
+        run_id=row[9],
+        attempt=row[10],
+        max_attempts=row[11],
+        claims=row[12],
+        claimed_by=row[13],
+        visible_at=_utc(row[14]),
+        run_at=_instant(row[15]),
+        progress=row[16],
+        result=row[17],
+        last_error=row[18],
+        last_error_code=row[19],
+        stop_reason=row[20],
+        traceparent=row[21],
+        enqueued_by=row[22],
+        created_at=_instant(row[23]),
+        updated_at=_instant(row[24]),
+        started_at=_utc(row[25]),
+    )
+
+
+def enqueued(job_id: UUID, run_id: UUID, state: JobState, *, deduplicated: bool) -> EnqueueResult:
+    """Answer which job stands for a request."""
+    if state not in _JOB_STATES:
+        _refuse("x_jobs", job_id, state)
+    return EnqueueResult(id=job_id, run_id=run_id, state=state, deduplicated=deduplicated)
+
+
+def step(row: Sequence[Any]) -> Step:
+    """Answer a step from its columns in the record's order."""
+    if row[3] not in _STEP_STATUSES:
+        _refuse("x_job_steps", f"{row[0]} {row[1]}", row[3])
+    return Step(
+        run_id=row[0],
+        name=row[1],
+        kind=row[2],
+        status=row[3],
+        output=row[4],
+        attempts=row[5],
+        error=row[6],
+        started_at=_instant(row[7]),
+        completed_at=_utc(row[8]),
+        wake_at=_utc(row[9]),
+        event=row[10],
+        correlation_key=row[11],
+    )
+
+
+def backfill(row: Sequence[Any]) -> Backfill:
+    """Answer a ledger row from its columns in the record's order, the derived ones last."""
+    if row[6] not in _BACKFILL_STATUSES:
+        _refuse("x_backfills", row[0], row[6])
+    return Backfill(
+        run_id=row[0],
+        name=row[1],
+        kind=row[2],
+        checksum=row[3],
+        app_version=row[4],
+        environment=row[5],
+        status=row[6],
+        wanted=row[7],
+        waiting_for=row[8],
+        rows=row[9],
+        written=row[10],
+        batches=row[11],
+        cursor=row[12],
+        estimated_rows=row[13],
+        estimate_source=row[14],
+        active_seconds=row[15],
+        samples=row[16],
+        shards=row[17],
+        input=row[18],
+        options=row[19],
+        rejected=row[20],
+        rejected_rows=row[21],
+        launched_by=row[22],
+        last_error=row[23],
+        last_error_code=row[24],
+        started_at=_instant(row[25]),
+        updated_at=_instant(row[26]),
+        finished_at=_utc(row[27]),
+        live=row[28],
+        job_id=row[29],
+        job_state=row[30],
+        attempt=row[31],
+        retry_at=_utc(row[32]),
+    )
+
+
+def worker(row: Sequence[Any]) -> tuple[WorkerInfo, datetime]:
+    """Answer a worker and when it was last seen."""
+    info = WorkerInfo(
+        id=row[0],
+        host=row[1],
+        pid=row[2],
+        app_version=row[3],
+        queues=row[4],
+        names=row[5],
+        concurrency=row[6],
+        state=row[7],
+        in_flight=row[8],
+        processed=row[9],
+        interrupted=row[10],
+        wake=row[11],
+    )
+    return info, _instant(row[12])
+
+
+def next_instant(value: datetime | None) -> datetime | None:
+    """Answer an instant of a statement's own, in UTC."""
+    return _utc(value)
+
+
+def _utc(value: datetime | None) -> datetime | None:
+    return None if value is None else _instant(value)
+
+
+def _instant(value: datetime) -> datetime:
+    """Bring an instant to UTC: a caller's connection may have another TimeZone."""
+    return value if value.tzinfo is UTC else value.astimezone(UTC)
+
+
+def _refuse(table: str, key: object, status: object) -> NoReturn:
+    raise UnknownRowStatus(
+        f"the row {key} of {table} has the status {status!r}, which this release does not know.",
+        fix="rowsweep schema status",
+        meta={"table": table, "key": str(key), "status": str(status)},
+    )

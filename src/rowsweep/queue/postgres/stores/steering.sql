@@ -1,0 +1,85 @@
+-- name: cancel
+-- A finished row is left as it ended; the ledger row moves with the job it reads.
+with stopped as (
+  update /* schema */x_jobs j
+  set state = 'cancelled', claimed_by = null, visible_at = null,
+      last_error = coalesce(%(reason)s::text, j.last_error),
+      last_error_code = case when %(reason)s::text is null then j.last_error_code end,
+      stop_reason = 'cancelled', updated_at = now()
+  where j.id = %(job_id)s::uuid and j.state in ('ready', 'delayed', 'running', 'suspended')
+  returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id,
+            j.concurrency_key, j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at,
+            j.run_at, j.progress, j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent,
+            j.enqueued_by, j.created_at, j.updated_at, j.started_at
+),
+ledger as (
+  update /* schema */x_backfills b
+  set wanted = 'cancel', status = 'cancelled', waiting_for = null,
+      last_error = coalesce(s.last_error, b.last_error),
+      last_error_code = case when s.last_error is null then b.last_error_code else s.last_error_code end,
+      finished_at = now(), updated_at = now()
+  from stopped s
+  where b.run_id = s.run_id and b.status in ('running', 'paused')
+)
+select s.id, s.name, s.queue, s.priority, s.state, s.input, s.idempotency_key, s.tenant_id, s.concurrency_key,
+       s.run_id, s.attempt, s.max_attempts, s.claims, s.claimed_by, s.visible_at, s.run_at, s.progress,
+       s.result, s.last_error, s.last_error_code, s.stop_reason, s.traceparent, s.enqueued_by, s.created_at,
+       s.updated_at, s.started_at
+from stopped s;
+
+-- name: find
+select j.state, j.name, j.tenant_id, j.idempotency_key, j.run_id
+from /* schema */x_jobs j
+where j.id = %(job_id)s::uuid
+for no key update;
+
+-- name: requeue
+with due as (
+  update /* schema */x_jobs j
+  set state = 'ready', attempt = 0, run_at = now(), last_error = null, last_error_code = null, stop_reason = null,
+      updated_at = now()
+  where j.id = %(job_id)s::uuid and j.state in ('done', 'failed', 'dead', 'cancelled')
+  returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id,
+            j.concurrency_key, j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at,
+            j.run_at, j.progress, j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent,
+            j.enqueued_by, j.created_at, j.updated_at, j.started_at
+),
+ledger as (
+  update /* schema */x_backfills b
+  set wanted = 'run', status = 'running', waiting_for = null, last_error = null, last_error_code = null,
+      finished_at = null, updated_at = now()
+  from due d
+  where b.run_id = d.run_id
+)
+select d.id, d.name, d.queue, d.priority, d.state, d.input, d.idempotency_key, d.tenant_id, d.concurrency_key,
+       d.run_id, d.attempt, d.max_attempts, d.claims, d.claimed_by, d.visible_at, d.run_at, d.progress,
+       d.result, d.last_error, d.last_error_code, d.stop_reason, d.traceparent, d.enqueued_by, d.created_at,
+       d.updated_at, d.started_at
+from due d;
+
+-- name: remove
+-- A run's steps go with the last of its jobs; its ledger row stays, and ends where nothing can go on with it.
+with gone as (
+  delete from /* schema */x_jobs j
+  where j.id = %(job_id)s::uuid and j.state <> 'running'
+  returning j.id, j.run_id
+),
+last as materialized (
+  select g.run_id
+  from gone g
+  where not exists (select from /* schema */x_jobs o where o.run_id = g.run_id and o.id <> g.id)
+),
+steps as (
+  delete from /* schema */x_job_steps t
+  using last
+  where t.run_id = last.run_id
+  returning t.run_id
+),
+ledger as (
+  update /* schema */x_backfills b
+  set wanted = 'cancel', status = 'cancelled', waiting_for = null, finished_at = now(), updated_at = now()
+  from last
+  where b.run_id = last.run_id and b.status in ('running', 'paused') and (select count(*) from steps) >= 0
+)
+select g.id
+from gone g;

@@ -1,0 +1,71 @@
+"""Steps on Postgres, every write fenced on the claim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowsweep.errors import LeaseLost
+from rowsweep.jobs.json_form import json_text
+from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.stores import records
+from rowsweep.queue.postgres.stores.jobs import claim_values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.records import Claim, Step, StepPut
+
+_SQL = load(__name__)
+
+
+class PostgresSteps:
+    """Keep a run's steps in `x_job_steps`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get(self, run_id: UUID, name: str) -> Step | None:
+        """Answer one step."""
+        rows = self._session.rows(_SQL["get"], {"run_id": run_id, "name": name})
+        return records.step(rows[0]) if rows else None
+
+    def list(self, run_id: UUID, *, kinds: Sequence[str] | None = None) -> list[Step]:
+        """Answer a run's steps by `started_at`, then name."""
+        chosen = None if kinds is None else list(kinds)
+        rows = self._session.rows(_SQL["list"], {"run_id": run_id, "kinds": chosen})
+        return [records.step(row) for row in rows]
+
+    def put(self, step: StepPut, claim: Claim) -> Step:
+        """Write a step and lock the job row, or raise LeaseLost with nothing written."""
+        values = {
+            **claim_values(claim),
+            "run_id": step.run_id,
+            "name": step.name,
+            "kind": step.kind,
+            "status": step.status,
+            "output": None if step.output is None else json_text(step.output),
+            "error": step.error,
+        }
+        rows = self._session.rows(_SQL["put"], values)
+        if not rows:
+            raise lease_lost(claim)
+        return records.step(rows[0])
+
+    def delete(self, run_id: UUID, name: str) -> bool:
+        """Remove one step."""
+        return bool(self._session.rows(_SQL["delete"], {"run_id": run_id, "name": name}))
+
+    def guard(self, claim: Claim) -> bool:
+        """Lock the job row until the transaction ends and say whether it still stands under this claim."""
+        return bool(self._session.rows(_SQL["guard"], claim_values(claim)))
+
+
+def lease_lost(claim: Claim) -> LeaseLost:
+    """Answer that a claim is no longer its worker's."""
+    return LeaseLost(
+        f"claim {claim.claim} of job {claim.job_id} is no longer held by worker {claim.worker_id}.",
+        fix=f"rowsweep jobs show {claim.job_id}",
+        meta={"job_id": str(claim.job_id), "worker_id": claim.worker_id, "claim": claim.claim},
+    )

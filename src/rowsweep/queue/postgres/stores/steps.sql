@@ -1,0 +1,44 @@
+-- name: get
+select t.run_id, t.name, t.kind, t.status, t.output, t.attempts, t.error, t.started_at, t.completed_at, t.wake_at,
+       t.event, t.correlation_key
+from /* schema */x_job_steps t
+where t.run_id = %(run_id)s::uuid and t.name = %(name)s::text;
+
+-- name: list
+select t.run_id, t.name, t.kind, t.status, t.output, t.attempts, t.error, t.started_at, t.completed_at, t.wake_at,
+       t.event, t.correlation_key
+from /* schema */x_job_steps t
+where t.run_id = %(run_id)s::uuid and (%(kinds)s::text[] is null or t.kind = any (%(kinds)s::text[]))
+order by t.started_at, t.name;
+
+-- name: put
+-- The row is written only where the fence landed, which also keeps the job row locked until the commit. The clock is
+-- read anew, since steps of one transaction must keep their order.
+with job as materialized (
+  select j.id
+  from /* schema */x_jobs j
+  where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
+  for no key update
+)
+insert into /* schema */x_job_steps as t
+  (run_id, name, kind, status, output, attempts, error, started_at, completed_at)
+select %(run_id)s::uuid, %(name)s::text, %(kind)s::text, %(status)s::text, %(output)s::jsonb,
+       case when %(status)s::text = 'failed' then 1 else 0 end, %(error)s::text, clock_timestamp(),
+       case when %(status)s::text = 'waiting' then null else clock_timestamp() end
+from job
+on conflict (run_id, name) do update
+set kind = excluded.kind, status = excluded.status, output = excluded.output,
+    attempts = t.attempts + excluded.attempts, error = excluded.error, completed_at = excluded.completed_at
+returning t.run_id, t.name, t.kind, t.status, t.output, t.attempts, t.error, t.started_at, t.completed_at,
+          t.wake_at, t.event, t.correlation_key;
+
+-- name: delete
+delete from /* schema */x_job_steps t
+where t.run_id = %(run_id)s::uuid and t.name = %(name)s::text
+returning t.run_id;
+
+-- name: guard
+select j.id
+from /* schema */x_jobs j
+where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
+for no key update;

@@ -1,0 +1,90 @@
+-- name: look
+-- One statement for an idle worker: the announcement rides on the look, and nothing is claimed.
+with recursive announced as (
+  insert into /* schema */x_job_workers as w
+    (id, host, pid, app_version, queues, names, concurrency, state, in_flight, processed, interrupted, wake,
+     started_at, seen_at, expires_at)
+  select %(id)s::text, %(host)s::text, %(pid)s::integer, %(app_version)s::text, %(own_queues)s::text[],
+         %(own_names)s::text[], %(concurrency)s::jsonb, %(state)s::text, %(in_flight)s::integer,
+         %(processed)s::bigint, %(interrupted)s::bigint, %(wake)s::boolean, now(), now(),
+         now() + make_interval(secs => %(expires)s::double precision)
+  where %(id)s::text is not null
+  on conflict (id) do update
+  set host = excluded.host, pid = excluded.pid, app_version = excluded.app_version, queues = excluded.queues,
+      names = excluded.names, concurrency = excluded.concurrency, state = excluded.state,
+      in_flight = excluded.in_flight, processed = excluded.processed, interrupted = excluded.interrupted,
+      wake = excluded.wake, seen_at = excluded.seen_at, expires_at = excluded.expires_at
+),
+pairs as materialized (
+  select q.queue, n.name
+  from unnest(%(queues)s::text[]) as q (queue)
+  cross join unnest(%(names)s::text[]) as n (name)
+  where not exists (
+    select from /* schema */x_job_pauses p
+    where (p.queue is null or p.queue = q.queue) and (p.name is null or p.name = n.name))
+),
+levels (queue, name, priority) as (
+  select p.queue, p.name, l.priority
+  from pairs p
+  cross join lateral (
+    select j.priority
+    from /* schema */x_jobs j
+    where j.queue = p.queue and j.name = p.name and j.state in ('ready', 'delayed', 'suspended')
+    order by j.priority desc
+    limit 1
+  ) l
+  union all
+  select v.queue, v.name, l.priority
+  from levels v
+  cross join lateral (
+    select j.priority
+    from /* schema */x_jobs j
+    where j.queue = v.queue and j.name = v.name and j.priority < v.priority
+      and j.state in ('ready', 'delayed', 'suspended')
+    order by j.priority desc
+    limit 1
+  ) l
+),
+heads as materialized (
+  select v.queue, h.run_at <= now() as is_due,
+         case when h.run_at <= now() then n.run_at else h.run_at end as later
+  from levels v
+  cross join lateral (
+    select j.run_at
+    from /* schema */x_jobs j
+    where j.queue = v.queue and j.name = v.name and j.priority = v.priority
+      and j.state in ('ready', 'delayed', 'suspended')
+    order by j.run_at
+    limit 1
+  ) h
+  left join lateral (
+    select j.run_at
+    from /* schema */x_jobs j
+    where j.queue = v.queue and j.name = v.name and j.priority = v.priority
+      and j.state in ('ready', 'delayed', 'suspended') and j.run_at > now()
+    order by j.run_at
+    limit 1
+  ) n on h.run_at <= now()
+),
+lapsed as materialized (
+  select q.queue
+  from unnest(%(queues)s::text[]) as q (queue)
+  where exists (
+    select from /* schema */x_jobs j
+    join pairs p on p.queue = j.queue and p.name = j.name
+    where j.queue = q.queue and j.state = 'running' and j.visible_at < now())
+)
+select array(select h.queue from heads h where h.is_due union select l.queue from lapsed l order by 1),
+       (select extract(epoch from min(h.later) - now())::double precision from heads h);
+
+-- name: leave
+delete from /* schema */x_job_workers w
+where w.id = %(id)s::text
+returning w.id;
+
+-- name: live
+select w.id, w.host, w.pid, w.app_version, w.queues, w.names, w.concurrency, w.state, w.in_flight, w.processed,
+       w.interrupted, w.wake, w.seen_at
+from /* schema */x_job_workers w
+where w.expires_at > now()
+order by w.id;

@@ -1,0 +1,132 @@
+"""Turn psycopg's errors into the package's own, in this folder and nowhere else."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from psycopg import errors as pg
+
+from rowsweep.errors import DriverUnavailable, InvariantBroken, SchemaMissing, SchemaOutdated, TimedOut
+from rowsweep.telemetry.redact import redact_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rowsweep.errors import RowsweepError
+
+INSTALL: Final = "rowsweep schema install"
+_REACH: Final = 'rs.connect("postgresql://…"), $DATABASE_URL, or rs.connect(driver=MemoryDriver())'
+# Class 08 is the connection's own; then a server that is stopping, starting, or has no connection left.
+_LOST_STATES: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25P03", "25P04"})
+
+
+def is_lost(error: BaseException) -> bool:
+    """Say whether the error means that the connection, not the statement, failed."""
+    if isinstance(error, psycopg.Error):
+        state = error.sqlstate
+        if state is not None:
+            return state.startswith("08") or state in _LOST_STATES
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return isinstance(error, OSError)
+
+
+def unreachable(place: str, why: object) -> DriverUnavailable:
+    """Answer that the database cannot be reached."""
+    return DriverUnavailable(
+        f"the database {place} cannot be reached: {redact_text(str(why).strip())}",
+        fix=_REACH,
+        meta={"place": place},
+    )
+
+
+def schema_missing(place: str) -> SchemaMissing:
+    """Answer that the place has no tables of this package."""
+    return SchemaMissing(f"{place} has no rowsweep tables.", fix=INSTALL, meta={"place": place})
+
+
+def schema_outdated(place: str, found: int, needed: int) -> SchemaOutdated:
+    """Answer that the place's tables are older than the code."""
+    return SchemaOutdated(
+        f"the rowsweep tables of {place} are at version {found}; this release needs {needed}.",
+        fix=INSTALL,
+        meta={"place": place, "found": found, "needed": needed},
+    )
+
+
+@contextmanager
+def own_errors(place: str) -> Iterator[None]:
+    """Raise the package's error for whatever a statement over the driver's own connections raised.
+
+    A deadlock, a serialization failure and a lock timeout stay as they are: the caller repeats the statement.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        made = translated(error, place)
+        if made is None:
+            raise
+        raise made from error
+
+
+@contextmanager
+def lost_errors(place: str) -> Iterator[None]:
+    """Raise DriverUnavailable where the connection is lost; what else a commit refuses is the application's own."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if not is_lost(error):
+            raise
+        raise unreachable(place, error) from error
+
+
+@contextmanager
+def joined_errors(place: str) -> Iterator[None]:
+    """Raise the package's error where the schema is at fault; in a caller's transaction all else is the caller's."""
+    try:
+        yield
+    except psycopg.ProgrammingError as error:
+        made = _schema_fault(error, place)
+        if made is None:
+            raise
+        raise made from error
+
+
+def translated(error: psycopg.Error, place: str) -> RowsweepError | None:
+    """Answer the package's error for psycopg's, None where it has none."""
+    if is_lost(error):
+        return unreachable(place, error)
+    fault = _schema_fault(error, place)
+    if fault is not None:
+        return fault
+    if isinstance(error, pg.QueryCanceled):
+        return TimedOut(
+            f"a statement on {place} was cancelled: {_primary(error)}",
+            fix="look for what holds it up: select * from pg_stat_activity where wait_event_type = 'Lock'",
+            meta={"place": place, "sqlstate": error.sqlstate},
+        )
+    if isinstance(error, (psycopg.DataError, psycopg.IntegrityError)):
+        return InvariantBroken(
+            f"Postgres refused a value: {_primary(error)}",
+            fix="the values sent and the columns of the schema disagree; see rowsweep schema status",
+            meta={"place": place, "sqlstate": error.sqlstate},
+        )
+    return None
+
+
+def _schema_fault(error: psycopg.Error, place: str) -> RowsweepError | None:
+    message = _primary(error)
+    if isinstance(error, (pg.UndefinedTable, pg.InvalidSchemaName)) and (
+        "x_" in message or isinstance(error, pg.InvalidSchemaName)
+    ):
+        return schema_missing(place)
+    if isinstance(error, pg.UndefinedColumn):
+        return SchemaOutdated(
+            f"the rowsweep tables of {place} lack a column: {message}", fix=INSTALL, meta={"place": place}
+        )
+    return None
+
+
+def _primary(error: psycopg.Error) -> str:
+    return redact_text(error.diag.message_primary or str(error))
