@@ -11,7 +11,7 @@ from rowsweep.clock import SystemClock
 from rowsweep.errors import DriverUnavailable, InvalidOption
 from rowsweep.queue.contract import Stores, Transaction
 from rowsweep.queue.postgres import install as schema_install
-from rowsweep.queue.postgres.connections import Connections, connect_once
+from rowsweep.queue.postgres.connections import Connections
 from rowsweep.queue.postgres.place import Place
 from rowsweep.queue.postgres.pools import Pools
 from rowsweep.queue.postgres.session import JoinedSession, PooledSession, opened
@@ -21,7 +21,6 @@ from rowsweep.queue.postgres.stores.ledger import PostgresLedger
 from rowsweep.queue.postgres.stores.steering import PostgresSteering
 from rowsweep.queue.postgres.stores.steps import PostgresSteps
 from rowsweep.queue.postgres.stores.workers import PostgresWorkers
-from rowsweep.queue.postgres.translate import own_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -101,13 +100,11 @@ class PostgresDriver:
 
     def install(self) -> SchemaStatus:
         """Install the tables, or bring them up to this version."""
-        with connect_once(self._connections.dsn, self.place) as connection, own_errors(self.place):
-            return schema_install.install(connection, self._schema)
+        return schema_install.install(self._connections.dsn, self._schema)
 
     def schema_status(self) -> SchemaStatus:
         """Answer what is installed."""
-        with connect_once(self._connections.dsn, self.place) as connection, own_errors(self.place):
-            return schema_install.status(connection, self._schema)
+        return schema_install.status(self._connections.dsn, self._schema)
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import sql
 
 from rowsweep.errors import InvariantBroken
+from rowsweep.queue.postgres.connections import connect_once
 from rowsweep.queue.postgres.cursor import run
 from rowsweep.queue.postgres.migrations import latest_version, migrations
 from rowsweep.queue.postgres.place import find_schema, versions
 from rowsweep.queue.postgres.sql import load, render, render_script
+from rowsweep.queue.postgres.translate import own_errors
+from rowsweep.telemetry.redact import redact_dsn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from psycopg import Connection
     from psycopg.rows import TupleRow
 
@@ -54,11 +60,39 @@ class SchemaStatus:
         return not self.pending and not self.missing_tables
 
 
-def install(connection: Connection[Any], schema: str | None = None) -> SchemaStatus:
+def install(where: str | Connection[Any], schema: str | None = None) -> SchemaStatus:
     """Apply every migration not yet applied, in one transaction under an advisory lock; raises InvariantBroken.
 
-    Installers that come at the same time wait, then find nothing to do. A named schema is made where it is missing.
+    `where` is a DSN or a connection. Installers that come at the same time wait, then find nothing to do. A named
+    schema is made where it is missing.
     """
+    with _reached(where) as connection:
+        return _install(connection, schema)
+
+
+def status(where: str | Connection[Any], schema: str | None = None) -> SchemaStatus:
+    """Answer what is installed in a schema, by default the connection's; `where` is a DSN or a connection."""
+    with _reached(where) as connection:
+        return _status(connection, schema)
+
+
+def schema_sql(schema: str | None = None) -> str:
+    """Answer the migrations' text as it is sent, for a reader; without a schema the search path decides."""
+    parts = (f"-- {m.version:04d}_{m.name}\n{render_script(m.text, schema)}" for m in migrations())
+    return "\n".join(parts)
+
+
+@contextmanager
+def _reached(where: str | Connection[Any]) -> Iterator[Connection[Any]]:
+    if not isinstance(where, str):
+        yield where
+        return
+    place = redact_dsn(where)
+    with connect_once(where, place) as connection, own_errors(place):
+        yield connection
+
+
+def _install(connection: Connection[Any], schema: str | None) -> SchemaStatus:
     with connection.transaction():
         name = schema or find_schema(connection)
         run(connection, _SQL["lock"].text, {"key": f"rowsweep:{name}"})
@@ -69,11 +103,10 @@ def install(connection: Connection[Any], schema: str | None = None) -> SchemaSta
         install_id = applied[0][3] if applied else uuid.uuid4()
         for migration in migrations()[len(applied) :]:
             _apply(connection, migration, name, install_id)
-    return status(connection, name)
+    return _status(connection, name)
 
 
-def status(connection: Connection[Any], schema: str | None = None) -> SchemaStatus:
-    """Answer what is installed in a schema, by default the connection's."""
+def _status(connection: Connection[Any], schema: str | None) -> SchemaStatus:
     name = schema or find_schema(connection)
     applied = versions(connection, name)
     tables = {row[0] for row in run(connection, _SQL["tables"].text, {"schema": name, "tables": list(OWNED_TABLES)})}
@@ -86,12 +119,6 @@ def status(connection: Connection[Any], schema: str | None = None) -> SchemaStat
         pending=tuple(f"{m.version:04d}_{m.name}" for m in migrations() if m.version not in done),
         missing_tables=tuple(table for table in OWNED_TABLES if table not in tables),
     )
-
-
-def schema_sql(schema: str | None = None) -> str:
-    """Answer the migrations' text as it is sent, for a reader; without a schema the search path decides."""
-    parts = (f"-- {m.version:04d}_{m.name}\n{render_script(m.text, schema)}" for m in migrations())
-    return "\n".join(parts)
 
 
 def _apply(connection: Connection[Any], migration: Migration, schema: str, install_id: uuid.UUID) -> None:

@@ -108,7 +108,7 @@ def translated(error: psycopg.Error, place: str) -> RowsweepError | None:
         )
     if isinstance(error, (psycopg.DataError, psycopg.IntegrityError)):
         return InvariantBroken(
-            f"Postgres refused a value: {_primary(error)}",
+            f"Postgres refused a value: {_primary(error)}{_taken_key(error)}",
             fix="the values sent and the columns of the schema disagree; see rowsweep schema status",
             meta={"place": place, "sqlstate": error.sqlstate},
         )
@@ -126,6 +126,12 @@ def _schema_fault(error: psycopg.Error, place: str) -> RowsweepError | None:
             f"the rowsweep tables of {place} lack a column: {message}", fix=INSTALL, meta={"place": place}
         )
     return None
+
+
+def _taken_key(error: psycopg.Error) -> str:
+    """Name the id that is taken; any other constraint's detail may show an application's values."""
+    name, detail = error.diag.constraint_name, error.diag.message_detail
+    return f" ({detail})" if detail and name and name.endswith("_pkey") else ""
 
 
 def _primary(error: psycopg.Error) -> str:
