@@ -1,0 +1,215 @@
+"""The claim loop: an idle worker looks in one statement over all its queues, and claims what it found due."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.jobs.registry import registered_jobs
+from rowsweep.queue.records import ClaimOptions
+from rowsweep.telemetry.events import emit
+from rowsweep.worker.timers import Looper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from rowsweep.jobs.handle import JobHandle
+    from rowsweep.queue.records import Job, Look, WorkerInfo
+    from rowsweep.worker.equipment import Equipment
+    from rowsweep.worker.flights import Flight
+    from rowsweep.worker.run.pool import RunPool
+
+_LAPSED_SECONDS: Final = 1.0
+_SOONEST_SECONDS: Final = 0.01
+
+Handles = dict[str, "JobHandle[Any, Any]"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What the claim loop does with what it finds: `admit` a job, `hand_back` one it may no longer run."""
+
+    admit: Callable[[Job, JobHandle[Any, Any], float], Flight | None]
+    hand_back: Callable[[Job, JobHandle[Any, Any], float], None]
+    announcement: Callable[[list[str]], WorkerInfo]
+
+
+class Claims:
+    """Claim for free runs of each queue, one queue a pass.
+
+    A queue whose last pass came back full, or where a run just ended, is claimed directly; otherwise the loop looks,
+    at an interval that doubles from the floor to the ceiling while nothing is found. A look also announces the worker.
+    """
+
+    def __init__(self, equipment: Equipment, pools: Mapping[str, RunPool], admission: Admission) -> None:
+        options = equipment.options
+        self._worker_id = equipment.worker_id
+        self._driver = equipment.driver
+        self._clock = equipment.clock
+        self._options = options
+        self._pools = pools
+        self._admission = admission
+        self._round = threading.Lock()
+        self._is_open = True
+        self._hot: set[str] = set()
+        self._lapsed_at: dict[str, float] = {}
+        self._announced_at: float | None = None
+        self._interval = options.floor_seconds
+        self._looper = Looper("claims", self._step, timers=equipment.timers, failed=self._failed)
+
+    def start(self) -> None:
+        """Start claiming."""
+        self._looper.start()
+
+    def kick(self, *queues: str) -> None:
+        """Claim from these queues at once, from all where none is named."""
+        self._hot.update(queues or self._pools)
+        self._looper.poke()
+
+    def close(self) -> None:
+        """Claim nothing more; what a pass under way still brings is handed back."""
+        self._is_open = False
+
+    def wait_pass(self, timeout: float | None) -> bool:
+        """Wait for the pass under way; answer whether it ended within the seconds."""
+        if not self._round.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        self._round.release()
+        return True
+
+    def stop(self, timeout: float | None) -> bool:
+        """End after the pass under way; answer whether that was within the seconds."""
+        self.close()
+        return self._looper.stop(timeout)
+
+    def tick(self) -> list[Flight]:
+        """Make one pass over every queue in the caller's thread; answer what it started."""
+        handles = _declared()
+        with self._round:
+            queues = [queue for queue in self._pools if self._pools[queue].free and self._is_open and handles]
+            return [flight for queue in queues for flight in self._claim(queue, handles, lapsed=True)[0]]
+
+    def _step(self) -> float | None:
+        with self._round:
+            handles = _declared()
+            if not self._is_open:
+                self._announce_only(handles)
+                return self._announce_in()
+            hot = {queue for queue in list(self._hot) if self._pools[queue].free}
+            if hot:
+                self._interval = self._options.floor_seconds
+            if hot and handles and self._announce_in() > 0:
+                return self._pass(hot, handles, due_in=None, seen=False)
+            return self._look(handles)
+
+    def _look(self, handles: Handles) -> float:
+        free = [queue for queue in self._pools if self._pools[queue].free]
+        announces = self._announce_in() <= 0
+        if not announces and not (free and handles):
+            return self._announce_in() if handles else min(self._announce_in(), self._options.poll_seconds)
+        seen = self._ask(free or list(self._pools), handles)
+        if seen is None:
+            return self._pass(set(free), handles, due_in=None, seen=False) if handles else self._options.poll_seconds
+        due = {queue for queue in free if queue in seen.due_queues or queue in self._hot}
+        return self._pass(due, handles, due_in=seen.next_run_in_seconds, seen=True)
+
+    def _ask(self, queues: list[str], handles: Handles) -> Look | None:
+        workers = self._driver.control().workers
+        if workers is None:
+            self._announced_at = self._clock.monotonic()
+            return None
+        announce = self._admission.announcement(sorted(handles)) if self._announce_in() <= 0 else None
+        seen = workers.look(queues=queues, names=sorted(handles), announce=announce)
+        if announce is not None:
+            self._announced_at = self._clock.monotonic()
+        return seen
+
+    def _pass(self, queues: set[str], handles: Handles, *, due_in: float | None, seen: bool) -> float:
+        found = 0
+        for queue in [queue for queue in self._pools if queue in queues]:
+            self._hot.discard(queue)
+            started, next_run_at = self._claim(queue, handles, lapsed=seen or self._is_lapsed_due(queue))
+            found += len(started)
+            if not seen and next_run_at is not None:
+                due_in = _soonest(due_in, (next_run_at - self._clock.now()).total_seconds())
+        if any(self._pools[queue].free for queue in list(self._hot)):
+            return 0.0
+        return self._next_in(found, due_in if seen or self._driver.control().workers is None else None)
+
+    def _claim(self, queue: str, handles: Handles, *, lapsed: bool) -> tuple[list[Flight], datetime | None]:
+        limit = self._pools[queue].free
+        stamp = self._clock.monotonic()
+        if lapsed:
+            self._lapsed_at[queue] = stamp
+        passed = self._driver.control().jobs.claim(
+            ClaimOptions(
+                queues=[queue],
+                names=sorted(handles),
+                worker_id=self._worker_id,
+                limit=limit,
+                visibility_seconds=self._options.visibility_seconds,
+                drop_exhausted=[name for name, handle in handles.items() if not handle.retry.dead_letter],
+                lapsed=lapsed,
+            )
+        )
+        for job in passed.buried:
+            _report_exhausted(job)
+        if len(passed.jobs) >= limit:
+            self._hot.add(queue)
+        return [flight for job in passed.jobs if (flight := self._begin(job, handles, stamp))], passed.next_run_at
+
+    def _begin(self, job: Job, handles: Handles, stamp: float) -> Flight | None:
+        if self._is_open:
+            return self._admission.admit(job, handles[job.name], stamp)
+        self._admission.hand_back(job, handles[job.name], stamp)
+        return None
+
+    def _next_in(self, found: int, due_in: float | None) -> float:
+        waits = self._options.floor_seconds if found else self._interval
+        self._interval = self._options.floor_seconds if found else min(waits * 2, self._options.poll_seconds)
+        soonest = waits if due_in is None else min(waits, max(due_in, _SOONEST_SECONDS))
+        return min(soonest, max(self._announce_in(), _SOONEST_SECONDS))
+
+    def _is_lapsed_due(self, queue: str) -> bool:
+        return self._clock.monotonic() - self._lapsed_at.get(queue, float("-inf")) >= _LAPSED_SECONDS
+
+    def _announce_in(self) -> float:
+        """Answer the seconds until the next announcement, 0 when it is due."""
+        if self._announced_at is None:
+            return 0.0
+        return max(self._announced_at + self._options.announce_seconds - self._clock.monotonic(), 0.0)
+
+    def _announce_only(self, handles: Handles) -> None:
+        workers = self._driver.control().workers
+        if workers is not None and self._announce_in() <= 0:
+            workers.look(queues=[], names=[], announce=self._admission.announcement(sorted(handles)))
+        if self._announce_in() <= 0:
+            self._announced_at = self._clock.monotonic()
+
+    def _failed(self, error: Exception) -> float:
+        """Re-arm at the floor; what a failed pass was about to claim is seen again by the next look."""
+        emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
+        self._interval = self._options.floor_seconds
+        return self._interval
+
+
+def _declared() -> Handles:
+    return {handle.name: handle for handle in registered_jobs()}
+
+
+def _soonest(known: float | None, other: float) -> float:
+    return other if known is None else min(known, other)
+
+
+def _report_exhausted(job: Job) -> None:
+    emit(
+        "jobs.claim.exhausted",
+        queue=job.queue,
+        job=job.name,
+        job_id=str(job.id),
+        attempt=job.attempt,
+        state=job.state,
+        error=job.last_error,
+    )

@@ -1,0 +1,242 @@
+"""The parts of a worker from one start to its stop, and what passes between them."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.errors import LeaseLost
+from rowsweep.queue.records import WorkerInfo
+from rowsweep.queue.verdicts import GiveBack, Settlement, Shed
+from rowsweep.signals import RunSignal
+from rowsweep.telemetry.events import emit
+from rowsweep.worker.claims import Admission, Claims
+from rowsweep.worker.flights import Flight
+from rowsweep.worker.keeper import Keeper
+from rowsweep.worker.run.execute import Executor
+from rowsweep.worker.run.execution import Execution
+from rowsweep.worker.run.loop import LoopThread
+from rowsweep.worker.run.pool import RunPool
+from rowsweep.worker.run.verdict import failed
+from rowsweep.worker.settler import Settler
+from rowsweep.worker.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rowsweep.jobs.handle import JobHandle
+    from rowsweep.queue.records import Job
+    from rowsweep.queue.verdicts import Verdict
+    from rowsweep.worker.equipment import Equipment
+    from rowsweep.worker.tally import WorkerState
+
+_SHED_SECONDS: Final = 1.0
+
+
+class Crew:
+    """Claim loop, run threads, keeper, settler and watch of one worker id."""
+
+    def __init__(self, equipment: Equipment, state: Callable[[], WorkerState]) -> None:
+        options = equipment.options
+        self.id = equipment.worker_id
+        self.drain_signal = equipment.drain_signal
+        self.flights = equipment.flights
+        self.tally = equipment.tally
+        self._equipment = equipment
+        self._state = state
+        self._settler = Settler(equipment, self._answered)
+        self._keeper = Keeper(equipment)
+        self._watch = Watch(equipment)
+        self._loop = LoopThread()
+        self._executor = Executor(driver=equipment.driver, clock=equipment.clock, loop=self._loop)
+        self._pools = {
+            queue: RunPool(queue, options.concurrency_of(queue), self._work, self._freed) for queue in options.queues
+        }
+        admission = Admission(admit=self._admit, hand_back=self._hand_back, announcement=self._announcement)
+        self.claims = Claims(equipment, self._pools, admission)
+
+    def give_back(self, flight: Flight) -> None:
+        """Hand back a claim whose run did not end in time; what its body still does is fenced off."""
+        if flight.end():
+            flight.execution = Execution(
+                outcome="interrupted",
+                job_id=flight.job.id,
+                job=flight.job.name,
+                attempt=flight.job.attempt,
+                duration_ms=round((self._equipment.clock.monotonic() - flight.claimed_at) * 1000),
+                error=flight.signal.reason,
+            )
+            self._settle(flight, GiveBack())
+
+    def close(self, seconds_left: Callable[[], float | None]) -> None:
+        """End every thread that can still be ended, the keeper last: what is not settled yet stays renewed."""
+        self.claims.stop(seconds_left())
+        for pool in self._pools.values():
+            pool.close()
+        self._watch.stop(seconds_left())
+        self._settler.stop(seconds_left())
+        self._leave()
+        self._loop.close()
+        self._keeper.stop(seconds_left())
+
+    def _leave(self) -> None:
+        """Take the worker's row away; it would expire by itself."""
+        try:
+            workers = self._equipment.driver.control().workers
+            if workers is not None:
+                workers.leave(self.id)
+        except Exception as error:  # noqa: BLE001 - a worker stops also where its database is gone
+            emit("jobs.worker.tick-failed", worker_id=self.id, error=error)
+
+    def _admit(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight | None:
+        """Wire one claimed job's run and hand it to a thread; a failure while wiring hands the row back."""
+        try:
+            flight = self._wire(job, handle, claimed_at)
+        except Exception as error:  # noqa: BLE001 - the application's context() raised; its row must not wait for a lapse
+            emit("jobs.worker.tick-failed", worker_id=self.id, queue=job.queue, error=error)
+            self._shed(job, handle, claimed_at, reason="context")
+            return None
+        self._take_off(flight)
+        self._watch.admit(flight)
+        try:
+            self._pools[job.queue].submit(flight)
+        except RuntimeError as error:  # no thread can be started
+            emit("jobs.worker.tick-failed", worker_id=self.id, queue=job.queue, error=error)
+            self.give_back(flight)
+        return flight
+
+    def _wire(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight:
+        context = self._equipment.context()
+        outer = getattr(context, "signal", None)
+        parents = [self.drain_signal] if outer is None else [self.drain_signal, outer]
+        return Flight(
+            job,
+            handle,
+            RunSignal.composed(*parents),
+            claimed_at=claimed_at,
+            services=getattr(context, "services", None),
+        )
+
+    def _take_off(self, flight: Flight) -> None:
+        flight.finish_work = self._equipment.lifecycle.begin_work()
+        self.flights.add(flight)
+        self._keeper.admit(flight)
+        self._keeper.start()
+
+    def _shed(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float, *, reason: str) -> None:
+        delay = _SHED_SECONDS + random.random() * _SHED_SECONDS
+        emit(
+            "jobs.worker.shed",
+            worker_id=self.id,
+            queue=job.queue,
+            job=job.name,
+            job_id=str(job.id),
+            reason=reason,
+            delay_seconds=round(delay, 3),
+        )
+        self._return(job, handle, Shed(delay_seconds=delay, reason=reason), claimed_at)
+
+    def _hand_back(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> None:
+        self._return(job, handle, GiveBack(), claimed_at)
+
+    def _return(self, job: Job, handle: JobHandle[Any, Any], verdict: Verdict, claimed_at: float) -> None:
+        """Give a claim back whose run never began."""
+        flight = Flight(job, handle, RunSignal(), claimed_at=claimed_at)
+        flight.end()
+        self._take_off(flight)
+        self._settle(flight, verdict)
+
+    def _work(self, flight: Flight) -> None:
+        """Execute a flight on its run thread and send its settlement on; the thread is free then."""
+        try:
+            ending = self._executor.execute(flight)
+        except BaseException as error:  # noqa: BLE001 - a fault of ours fails the attempt, and ends no run thread
+            emit("jobs.worker.tick-failed", worker_id=self.id, queue=flight.job.queue, error=error)
+            flight.end()
+            ending = failed(flight, error, chance=random.random())
+        if ending is None:
+            return
+        if ending.verdict is None:
+            self._finish(flight)
+        else:
+            self._settle(flight, ending.verdict)
+
+    def _settle(self, flight: Flight, verdict: Verdict) -> None:
+        execution = flight.execution
+        settlement = Settlement(
+            claim=flight.claim,
+            verdict=verdict,
+            duration_ms=execution.duration_ms if execution else 0,
+            sweep=flight.handle.has_ledger,
+        )
+        self._settler.send(flight, settlement)
+
+    def _answered(self, flight: Flight, settlement: Settlement, landed: bool) -> None:
+        if not landed:
+            emit(
+                "jobs.settle.unowned",
+                worker_id=self.id,
+                job=flight.job.name,
+                job_id=str(flight.job.id),
+                claim=flight.claim.claim,
+                verdict=type(settlement.verdict).__name__,
+            )
+            if flight.execution is not None:
+                flight.execution = replace(flight.execution, outcome="interrupted", error=_unowned(flight))
+        self._finish(flight)
+
+    def _finish(self, flight: Flight) -> None:
+        """Let a flight go: its end is known to the database, or is none of this worker's business any more."""
+        if flight.execution is not None:
+            self.tally.add(flight.execution.outcome)
+            _report(flight, flight.execution)
+        self.flights.remove(flight)
+        flight.signal.dispose()
+        if flight.finish_work is not None:
+            flight.finish_work()
+        flight.settled.set()
+
+    def _freed(self, queue: str) -> None:
+        self.claims.kick(queue)
+
+    def _announcement(self, names: list[str]) -> WorkerInfo:
+        options = self._equipment.options
+        return WorkerInfo(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            app_version=options.app_version,
+            queues=list(options.queues),
+            names=names,
+            concurrency={queue: options.concurrency_of(queue) for queue in options.queues},
+            state=self._state(),
+            in_flight=len(self.flights),
+            processed=self.tally.processed,
+            interrupted=self.tally.interrupted,
+            wake=False,
+        )
+
+
+def _report(flight: Flight, execution: Execution) -> None:
+    emit(
+        "jobs.run.finished",
+        queue=flight.job.queue,
+        job=execution.job,
+        job_id=str(execution.job_id),
+        run_id=str(flight.job.run_id),
+        attempt=execution.attempt,
+        outcome=execution.outcome,
+        duration_ms=execution.duration_ms,
+        resume_at=execution.resume_at,
+    )
+
+
+def _unowned(flight: Flight) -> LeaseLost:
+    return LeaseLost(
+        f"The claim of job {flight.job.id} ({flight.job.name}) was gone when its run ended; its result was not kept.",
+        fix=f"rowsweep jobs show {flight.job.id}",
+        meta={"job_id": str(flight.job.id), "claim": flight.claim.claim},
+    )

@@ -1,0 +1,91 @@
+"""The claims a worker holds: one flight for each, from its claim until its settle was answered."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.queue.records import claim_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from rowsweep.errors import RowsweepError
+    from rowsweep.jobs.handle import JobHandle
+    from rowsweep.queue.records import Job, Wanted
+    from rowsweep.signals import RunSignal
+    from rowsweep.worker.run.execution import Execution
+
+
+class Flight:
+    """One claimed job of this process; its handle is the one it was claimed under, whatever is declared later.
+
+    `renewed_at` is the monotonic reading before the last statement that landed for its claim.
+    """
+
+    def __init__(
+        self, job: Job, handle: JobHandle[Any, Any], signal: RunSignal, *, claimed_at: float, services: Any = None
+    ) -> None:
+        self.job = job
+        self.handle = handle
+        self.claim = claim_of(job)
+        self.signal = signal
+        self.services = services
+        self.claimed_at = claimed_at
+        self.renewed_at = claimed_at
+        self.renew_at = claimed_at
+        self.wanted: Wanted | None = None
+        self.revoked: RowsweepError | None = None
+        self.execution: Execution | None = None
+        self.settled = threading.Event()
+        self.finish_work: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        self._is_ended = False
+
+    @property
+    def is_ended(self) -> bool:
+        """Say whether the run's end was decided, so that nobody need keep or stop it."""
+        return self._is_ended
+
+    def end(self) -> bool:
+        """Decide the run's end, once; only who is answered True settles it."""
+        with self._lock:
+            is_first = not self._is_ended
+            self._is_ended = True
+            return is_first
+
+    def revoke(self, reason: RowsweepError) -> bool:
+        """Say that the claim is gone and abort the run; False where it ended before."""
+        with self._lock:
+            if self._is_ended or self.revoked is not None:
+                return False
+            self.revoked = reason
+        self.signal.abort(reason)
+        return True
+
+
+class Flights:
+    """Everything in flight, by job and claim number."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[tuple[UUID, int], Flight] = {}
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def add(self, flight: Flight) -> None:
+        """Take a claim in."""
+        with self._lock:
+            self._flights[flight.claim.job_id, flight.claim.claim] = flight
+
+    def remove(self, flight: Flight) -> None:
+        """Let a claim go whose end was answered."""
+        with self._lock:
+            self._flights.pop((flight.claim.job_id, flight.claim.claim), None)
+
+    def all(self) -> list[Flight]:
+        """Answer them as they are now."""
+        with self._lock:
+            return list(self._flights.values())

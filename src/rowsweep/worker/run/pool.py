@@ -1,0 +1,56 @@
+"""The run threads of one queue."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rowsweep.worker.flights import Flight
+
+
+class RunPool:
+    """Work flights on up to `size` daemon threads, each started when it is first needed."""
+
+    def __init__(self, queue: str, size: int, work: Callable[[Flight], None], freed: Callable[[str], None]) -> None:
+        self._queue = queue
+        self._size = size
+        self._work = work
+        self._freed = freed
+        self._lock = threading.Lock()
+        self._waiting: SimpleQueue[Flight | None] = SimpleQueue()
+        self._threads = 0
+        self._busy = 0
+
+    @property
+    def free(self) -> int:
+        """Answer how many more flights can begin at once."""
+        return self._size - self._busy
+
+    def submit(self, flight: Flight) -> None:
+        """Hand a flight to a free thread."""
+        with self._lock:
+            if self._busy == self._threads:
+                name = f"rowsweep-run-{self._queue}-{self._threads + 1}"
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+                self._threads += 1
+            self._busy += 1
+        self._waiting.put(flight)
+
+    def close(self) -> None:
+        """Let each thread end once it is free."""
+        for _ in range(self._threads):
+            self._waiting.put(None)
+
+    def _serve(self) -> None:
+        while (flight := self._waiting.get()) is not None:
+            try:
+                self._work(flight)
+            finally:
+                del flight  # a thread that waits holds nothing of the last run
+                with self._lock:
+                    self._busy -= 1
+                self._freed(self._queue)
