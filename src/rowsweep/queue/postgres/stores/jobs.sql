@@ -41,7 +41,8 @@ order by w.position;
 
 -- name: claim
 -- Seeks the index by name and priority, so that delayed, paused and undeclared rows cost nothing; the lateral lock
--- under the outer limit never locks more rows than it hands out.
+-- under the outer limit never locks more rows than it hands out. Its state is asked in a form that no partial index
+-- matches: with stale statistics an index of live rows looks empty, and would be walked for every row.
 with recursive names as materialized (
   select n.name
   from unnest(%(names)s::text[]) as n (name)
@@ -91,7 +92,7 @@ picked as materialized (
   cross join lateral (
     select j.id
     from /* schema */x_jobs j
-    where j.id = d.id and j.state in ('ready', 'delayed', 'suspended') and j.run_at <= now()
+    where j.id = d.id and j.state || '' in ('ready', 'delayed', 'suspended') and j.run_at <= now()
     offset 0
     for update skip locked
   ) l
@@ -202,7 +203,8 @@ from taken t;
 
 -- name: settle
 -- Fenced through the primary key: with the state left to the planner it walks the index of running rows. The lock
--- order is job rows by id, ledger rows, counter rows by key.
+-- order is job rows by id, ledger rows, counter rows by key. What a miss means is asked by scalar subqueries: an
+-- `exists` could be hashed, over the whole table.
 with asked as materialized (
   select a.id, a.worker, a.claim, a.state, a.gives_back, a.delay, a.run_at, a.sets_error, a.clears_error, a.error,
          a.error_code, a.stop_reason, a.result, a.progress, a.duration, a.counter, a.sweep, a.pausing, a.position
@@ -302,12 +304,12 @@ counted as (
 )
 select a.position,
        case when m.position is not null then true
-            when exists (
-              select from /* schema */x_jobs j
-              where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim) then null
-            else %(resent)s::boolean and exists (
-              select from /* schema */x_jobs j
-              where j.id = a.id and j.claimed_by is null and j.claims = a.claim and j.state = a.state)
+            when (select true from /* schema */x_jobs j
+                  where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim) then null
+            else %(resent)s::boolean and coalesce((
+              select true
+              from /* schema */x_jobs j
+              where j.id = a.id and j.claimed_by is null and j.claims = a.claim and j.state || '' = a.state), false)
        end as landed
 from asked a
 left join moved m on m.position = a.position
@@ -340,9 +342,8 @@ renewed as (
 )
 select a.position,
        case when r.position is not null then true
-            when exists (
-              select from /* schema */x_jobs j
-              where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim) then null
+            when (select true from /* schema */x_jobs j
+                  where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim) then null
             else false
        end as renewed
 from asked a

@@ -195,7 +195,7 @@ with parked as (
   update /* schema */x_jobs j
   set state = 'suspended', claimed_by = null, visible_at = null, run_at = now() + interval '1 hour',
       updated_at = now()
-  where j.run_id = %(run_id)s::uuid and j.state in ('ready', 'delayed', 'running', 'suspended')
+  where j.run_id = %(run_id)s::uuid and j.state || '' in ('ready', 'delayed', 'running', 'suspended')
   returning j.id
 )
 update /* schema */x_backfills b
@@ -204,10 +204,11 @@ where b.run_id = %(run_id)s::uuid and (select count(*) from parked) >= 0
 returning b.run_id;
 
 -- name: unpark
+-- `|| ''`, here and below, keeps the plan on the run's index: partial ones look empty to stale statistics.
 with due as (
   update /* schema */x_jobs j
   set state = 'ready', run_at = now(), updated_at = now()
-  where j.run_id = %(run_id)s::uuid and j.state = 'suspended' and %(was_paused)s::boolean
+  where j.run_id = %(run_id)s::uuid and j.state || '' = 'suspended' and %(was_paused)s::boolean
   returning j.id
 )
 update /* schema */x_backfills b
@@ -220,7 +221,7 @@ with due as (
   update /* schema */x_jobs j
   set state = 'ready', attempt = 0, run_at = now(), last_error = null, last_error_code = null, stop_reason = null,
       updated_at = now()
-  where j.run_id = %(run_id)s::uuid and j.state in ('failed', 'dead', 'cancelled')
+  where j.run_id = %(run_id)s::uuid and j.state || '' in ('failed', 'dead', 'cancelled')
   returning j.id
 )
 update /* schema */x_backfills b
@@ -236,7 +237,7 @@ with stopped as (
       last_error = coalesce(%(reason)s::text, j.last_error),
       last_error_code = case when %(reason)s::text is null then j.last_error_code end,
       stop_reason = 'cancelled', updated_at = now()
-  where j.run_id = %(run_id)s::uuid and j.state in ('ready', 'delayed', 'running', 'suspended')
+  where j.run_id = %(run_id)s::uuid and j.state || '' in ('ready', 'delayed', 'running', 'suspended')
   returning j.id
 )
 update /* schema */x_backfills b

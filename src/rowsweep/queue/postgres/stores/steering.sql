@@ -1,12 +1,13 @@
 -- name: cancel
--- A finished row is left as it ended; the ledger row moves with the job it reads.
+-- A finished row is left as it ended; the ledger row moves with the job it reads. `|| ''` keeps the plan on the
+-- primary key: a partial index of live rows looks empty to stale statistics.
 with stopped as (
   update /* schema */x_jobs j
   set state = 'cancelled', claimed_by = null, visible_at = null,
       last_error = coalesce(%(reason)s::text, j.last_error),
       last_error_code = case when %(reason)s::text is null then j.last_error_code end,
       stop_reason = 'cancelled', updated_at = now()
-  where j.id = %(job_id)s::uuid and j.state in ('ready', 'delayed', 'running', 'suspended')
+  where j.id = %(job_id)s::uuid and j.state || '' in ('ready', 'delayed', 'running', 'suspended')
   returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id,
             j.concurrency_key, j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at,
             j.run_at, j.progress, j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent,
@@ -34,11 +35,12 @@ where j.id = %(job_id)s::uuid
 for no key update;
 
 -- name: requeue
+-- Keeps to the primary key as in cancel.
 with due as (
   update /* schema */x_jobs j
   set state = 'ready', attempt = 0, run_at = now(), last_error = null, last_error_code = null, stop_reason = null,
       updated_at = now()
-  where j.id = %(job_id)s::uuid and j.state in ('done', 'failed', 'dead', 'cancelled')
+  where j.id = %(job_id)s::uuid and j.state || '' in ('done', 'failed', 'dead', 'cancelled')
   returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id,
             j.concurrency_key, j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at,
             j.run_at, j.progress, j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent,
