@@ -31,7 +31,7 @@ def claim_pass(state: State, options: ClaimOptions) -> ClaimPass:
     lapsed = sorted((job for job in rows if is_lapsed(job, now)), key=lambda job: job.id)
     found = lapsed[:limit] if options.lapsed else []
     buried = [_bury(state, job, options, now) for job in found if is_final_attempt(job)]
-    wanted = [job for job in found if not is_final_attempt(job)]
+    wanted = sorted((job for job in found if not is_final_attempt(job)), key=claim_order)
     wanted += sorted((job for job in rows if is_due(job, now)), key=claim_order)
     taken = [_take(state, job, options, now) for job in wanted[:limit]]
     later = (job.run_at for job in rows if job.state in WAITING_STATES and job.run_at > now)

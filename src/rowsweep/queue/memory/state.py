@@ -74,13 +74,15 @@ class State:
             del self.live[key_of(job)]
 
     def remove(self, job: Job) -> None:
-        """Delete a job's row, and its run's steps where it was the last of the run's jobs."""
+        """Delete a job's row."""
         del self.jobs[job.id]
         if self.live.get(key_of(job)) == job.id:
             del self.live[key_of(job)]
-        if not self.jobs_of(job.run_id):
-            for key in [key for key in self.steps if key[0] == job.run_id]:
-                del self.steps[key]
+
+    def remove_steps(self, run_id: UUID) -> None:
+        """Delete a run's steps."""
+        for key in [key for key in self.steps if key[0] == run_id]:
+            del self.steps[key]
 
     def held(self, claim: Claim) -> Job | None:
         """Answer the job's row where it still runs under exactly this claim."""

@@ -44,7 +44,7 @@ class MemorySteering:
 
     @locked
     def remove(self, job_id: UUID) -> bool:
-        """Delete a job with its steps; a run's steps go with the last of its jobs."""
+        """Delete a job; with the last of a run's jobs go its steps, and its ledger row ends."""
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
@@ -56,6 +56,9 @@ class MemorySteering:
                 meta={"job_id": str(job_id), "state": job.state},
             )
         state.remove(job)
+        if not state.jobs_of(job.run_id):
+            state.remove_steps(job.run_id)
+            end_backfill(state, replace(job, last_error=None), "cancelled", state.now())
         return True
 
 
@@ -91,7 +94,8 @@ def requeue_job(state: State, job: Job, now: datetime) -> Job:
             fix=f"rowsweep jobs show {holder}",
             meta={"job_id": str(job.id), "holder": str(holder)},
         )
-    requeued = replace(job, state="ready", attempt=0, run_at=now, stop_reason=None, updated_at=now)
+    cleared = replace(job, last_error=None, last_error_code=None, stop_reason=None)
+    requeued = replace(cleared, state="ready", attempt=0, run_at=now, updated_at=now)
     state.write(requeued)
     reopen_backfill(state, requeued, now)
     return requeued

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
+
+from rowsweep.jobs.failure import Failure
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from typing import Literal
 
-    from rowsweep.jobs.failure import Failure
     from rowsweep.queue.memory.state import State
     from rowsweep.queue.records import Backfill, Job
 
-OPEN_STATUSES = ("running", "paused")
+OPEN_STATUSES: Final = ("running", "paused")
+Ended = Literal["failed", "cancelled"]
 
 
 def open_backfill(state: State, job: Job) -> Backfill | None:
@@ -22,19 +23,26 @@ def open_backfill(state: State, job: Job) -> Backfill | None:
     return row if row is not None and row.status in OPEN_STATUSES else None
 
 
-def end_backfill(state: State, job: Job, status: Literal["failed", "cancelled"], now: datetime) -> None:
+def end_backfill(state: State, job: Job, status: Ended, now: datetime) -> None:
     """End the row with its job; the job's error, where it has one, is the row's."""
     row = open_backfill(state, job)
     if row is not None:
-        state.ledger[row.run_id] = replace(
-            row,
-            status=status,
-            waiting_for=None,
-            last_error=job.last_error or row.last_error,
-            last_error_code=job.last_error_code if job.last_error else row.last_error_code,
-            updated_at=now,
-            finished_at=now,
-        )
+        error = None if job.last_error is None else Failure(text=job.last_error, code=job.last_error_code)
+        state.ledger[row.run_id] = ended_row(row, status, error, now)
+
+
+def ended_row(row: Backfill, status: Ended, error: Failure | None, now: datetime) -> Backfill:
+    """Answer the row as it ends; without an error the last one stays."""
+    return replace(
+        row,
+        status=status,
+        wanted="cancel" if status == "cancelled" else row.wanted,
+        waiting_for=None,
+        last_error=row.last_error if error is None else error.text,
+        last_error_code=row.last_error_code if error is None else error.code,
+        updated_at=now,
+        finished_at=now,
+    )
 
 
 def note_error(state: State, job: Job, error: Failure, now: datetime) -> None:
@@ -62,6 +70,5 @@ def reopen_backfill(state: State, job: Job, now: datetime) -> None:
     """Set the row of a requeued job `running` again."""
     row = state.ledger.get(job.run_id)
     if row is not None:
-        state.ledger[row.run_id] = replace(
-            row, status="running", wanted="run", waiting_for=None, updated_at=now, finished_at=None
-        )
+        cleared = replace(row, last_error=None, last_error_code=None, waiting_for=None, finished_at=None)
+        state.ledger[row.run_id] = replace(cleared, status="running", wanted="run", updated_at=now)

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import NotCancellable, SweepNotFound, SweepNotLive
-from rowsweep.queue.memory.ledger.moves import OPEN_STATUSES
+from rowsweep.jobs.failure import Failure
+from rowsweep.queue.memory.ledger.moves import OPEN_STATUSES, ended_row
 from rowsweep.queue.memory.settle import PARKED_SECONDS
 from rowsweep.queue.memory.steering import cancel_job, requeue_job
 from rowsweep.queue.records import LIVE_STATES
@@ -53,7 +54,7 @@ def _resume(state: State, row: Backfill, now: datetime) -> Backfill:
     if row.status in OPEN_STATUSES:
         for job in jobs if row.status == "paused" else []:
             if job.state == "suspended":
-                state.write(replace(job, run_at=now, updated_at=now))
+                state.write(replace(job, state="ready", run_at=now, updated_at=now))
         return _write(state, replace(row, status="running", wanted="run", updated_at=now))
     unfinished = [job for job in jobs if job.state in ("failed", "dead", "cancelled")]
     if row.status == "done" or not unfinished:
@@ -75,9 +76,7 @@ def _cancel(state: State, row: Backfill, reason: str | None, now: datetime) -> B
     for job in state.jobs_of(row.run_id):
         if job.state in LIVE_STATES:
             cancel_job(state, job, reason, now)
-    row = state.ledger[row.run_id]
-    cancelled = replace(row, wanted="cancel", status="cancelled", finished_at=now, updated_at=now)
-    return _write(state, replace(cancelled, waiting_for=None, last_error=reason or row.last_error))
+    return _write(state, ended_row(row, "cancelled", None if reason is None else Failure(text=reason), now))
 
 
 def _write(state: State, row: Backfill) -> Backfill:

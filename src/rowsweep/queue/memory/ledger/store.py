@@ -53,9 +53,7 @@ class MemoryLedger:
     def progress(self, close: BatchClose) -> BatchClosed:
         """Fence, checkpoint and ledger together, or nothing."""
         job = self._state.held(close.claim)
-        step = self._state.steps.get((close.run_id, close.step))
-        stored = None if step is None else jsonb.read(step.output)
-        as_expected = jsonb.is_same(stored, close.expected)
+        as_expected = self._is_expected(close)
         if job is not None and as_expected:
             self._close_batch(close, job)
         row = self._state.ledger.get(close.run_id)
@@ -125,6 +123,13 @@ class MemoryLedger:
         """Answer what is wanted of each run that has a row."""
         ledger = self._state.ledger
         return {run_id: ledger[run_id].wanted for run_id in run_ids if run_id in ledger}
+
+    def _is_expected(self, close: BatchClose) -> bool:
+        """Compare with the checkpoint the batch started from; None expects that there is none."""
+        step = self._state.steps.get((close.run_id, close.step))
+        if step is None or close.expected is None:
+            return step is None and close.expected is None
+        return jsonb.is_same(jsonb.read(step.output), close.expected)
 
     def _close_batch(self, close: BatchClose, job: Job) -> None:
         state = self._state

@@ -1,0 +1,118 @@
+"""The driver under test: every test of this folder runs over memory and over Postgres."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from rowsweep.queue.memory.driver import MemoryDriver
+from rowsweep.queue.postgres.driver import PostgresDriver
+from rowsweep.testing.clock import FakeClock
+from tests.queue.world import World
+
+INSTANTS: dict[LiteralString, list[LiteralString]] = {
+    "x_jobs": ["run_at", "visible_at", "created_at", "updated_at", "started_at"],
+    "x_job_steps": ["started_at", "completed_at", "wake_at"],
+    "x_backfills": ["started_at", "updated_at", "finished_at"],
+    "x_job_workers": ["started_at", "seen_at", "expires_at"],
+}
+TABLES = (*INSTANTS, "x_job_counters")
+
+
+class MovingClock(FakeClock):
+    """Move by a microsecond with each reading, as a database's clock does from statement to statement."""
+
+    def now(self) -> datetime:
+        return self.advance(timedelta(microseconds=1))
+
+
+class MemoryHands:
+    """Move the fake clock, and reach into the driver's rows."""
+
+    def __init__(self, driver: MemoryDriver, clock: FakeClock) -> None:
+        self._state = driver._state
+        self._clock = clock
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def pass_time(self, seconds: float) -> None:
+        self._clock.advance(timedelta(seconds=seconds))
+
+    def edit(self, job_id: UUID, **columns: Any) -> None:
+        self._state.write(replace(self._state.jobs[job_id], **columns))
+
+
+class PostgresHands:
+    """Move every instant of every row into the past, and update rows directly."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def now(self) -> datetime:
+        row = self._connection.execute("select now()").fetchone()
+        assert row is not None
+        assert isinstance(row[0], datetime)
+        return row[0]
+
+    def pass_time(self, seconds: float) -> None:
+        with self._connection.transaction():
+            for table, columns in INSTANTS.items():
+                moved = [sql.SQL("{0} = {0} - %(by)s").format(sql.Identifier(column)) for column in columns]
+                statement = sql.SQL("update {} set {}").format(sql.Identifier(table), sql.SQL(", ").join(moved))
+                self._connection.execute(statement, {"by": timedelta(seconds=seconds)})
+
+    def edit(self, job_id: UUID, **columns: Any) -> None:
+        assignments = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in columns]
+        statement = sql.SQL("update x_jobs set {} where id = %(id)s").format(sql.SQL(", ").join(assignments))
+        self._connection.execute(statement, {"id": job_id, **columns})
+
+    def empty(self) -> None:
+        """Delete every row: a truncation costs more than the few rows that a test leaves."""
+        statements = [sql.SQL("delete from {}").format(sql.Identifier(table)) for table in TABLES]
+        self._connection.execute(sql.SQL("; ").join(statements))
+
+
+@pytest.fixture(scope="session")
+def postgres_world(server_dsn: str) -> Iterator[World]:
+    """One installed schema and one driver for the session; each test finds it empty."""
+    name = f"queue_{secrets.token_hex(6)}"
+    options = str(conninfo_to_dict(server_dsn).get("options") or "")
+    dsn = make_conninfo(server_dsn, options=f"{options} -csearch_path={name}".strip())
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
+        driver = PostgresDriver(dsn)
+        driver.install()
+        try:
+            yield World(driver, PostgresHands(connection))
+        finally:
+            driver.close()
+            connection.execute("set client_min_messages = warning")
+            connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def world(request: pytest.FixtureRequest) -> World:
+    """The driver under test, holding no rows."""
+    return empty_world(request.param, request)
+
+
+def empty_world(kind: str, request: pytest.FixtureRequest) -> World:
+    """Answer an empty world of the kind asked for."""
+    if kind == "memory":
+        clock = MovingClock()
+        driver = MemoryDriver(clock)
+        return World(driver, MemoryHands(driver, clock))
+    world: World = request.getfixturevalue("postgres_world")
+    assert isinstance(world.hands, PostgresHands)
+    world.hands.empty()
+    return world

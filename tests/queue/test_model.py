@@ -1,0 +1,300 @@
+"""Random operations against a small model of one queue: every answer and every row must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from rowsweep.errors import DuplicateJob, LeaseLost, NotRemovable, NotRequeueable
+from rowsweep.queue.records import FINISHED_STATES, JOB_STATES, LIVE_STATES, WAITING_STATES, Claim, JobFilter
+from rowsweep.queue.verdicts import (
+    Bury,
+    Defer,
+    Done,
+    Drop,
+    GiveBack,
+    Park,
+    Refuse,
+    Retry,
+    Settlement,
+    Shed,
+    Verdict,
+)
+from tests.queue.conftest import empty_world
+from tests.queue.world import ERROR, World, ids_of, new_job, step_put
+
+STEP_SECONDS = 50.0
+"""Delays, leases and the passing of time are whole multiples, so a moving clock cannot blur what is due."""
+LEASE_STEPS = 2
+NAMES = ("a", "b")
+KEYS = st.sampled_from([None, "k1", "k2"])
+DELAYED: dict[type, int] = {Retry: 1, Defer: 2, Park: 2, Shed: 1, GiveBack: 0}
+VERDICTS: list[Verdict] = [
+    Done(result=1),
+    Retry(delay_seconds=STEP_SECONDS, error=ERROR),
+    Retry(delay_seconds=0, error=ERROR),
+    Defer(delay_seconds=2 * STEP_SECONDS, error=ERROR),
+    Park(delay_seconds=2 * STEP_SECONDS),
+    Shed(delay_seconds=STEP_SECONDS, reason="full"),
+    GiveBack(),
+    Bury(error=ERROR),
+    Drop(error=ERROR),
+    Refuse(error=ERROR),
+]
+COUNTED = (Done, Retry, Bury, Drop, Refuse)
+STATE_AFTER: dict[type, str] = {Done: "done", Bury: "dead", Drop: "failed", Refuse: "failed", Park: "suspended"}
+
+
+@dataclass
+class Row:
+    """What the model knows of one job; instants are in steps from the model's beginning."""
+
+    name: str
+    key: str
+    priority: int
+    max_attempts: int
+    run_id: UUID
+    run_at: int
+    entered: int
+    state: str = "ready"
+    attempt: int = 0
+    claims: int = 0
+    holder: str | None = None
+    visible_at: int | None = None
+    steps: dict[str, Any] = field(default_factory=dict)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Drive one driver and the model side by side; `entered` orders rows that fell due within one step."""
+
+    world_of: ClassVar[Callable[[], World]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[UUID, Row] = {}
+        self.claims: list[Claim] = []
+        self.now = 0
+        self.moves = 0
+
+    @initialize()
+    def begin(self) -> None:
+        self.world = type(self).world_of()
+
+    @rule(
+        name=st.sampled_from(NAMES), key=KEYS, priority=st.sampled_from([0, 0, 5]), delay=st.sampled_from([0, 0, 1, 3])
+    )
+    def enqueue(self, name: str, key: str | None, priority: int, delay: int) -> None:
+        changes = {} if key is None else {"idempotency_key": key}
+        request = new_job(name, priority=priority, max_attempts=2, delay_seconds=delay * STEP_SECONDS, **changes)
+        (answer,) = self.world.jobs.enqueue([request])
+        standing = self._live(name, request.idempotency_key)
+        assert answer.deduplicated is (standing is not None)
+        assert answer.id == (standing or request.id)
+        if standing is None:
+            row = Row(name, request.idempotency_key, priority, 2, request.run_id, self.now + delay, self._tick())
+            row.state = "delayed" if delay else "ready"
+            self.rows[request.id] = row
+        assert answer.state == self.rows[answer.id].state
+
+    @rule(
+        names=st.sets(st.sampled_from(NAMES), min_size=1),
+        limit=st.integers(0, 4),
+        worker=st.sampled_from(["w1", "w2"]),
+        lapsed=st.booleans(),
+        drops=st.booleans(),
+    )
+    def claim(self, names: set[str], limit: int, worker: str, lapsed: bool, drops: bool) -> None:
+        seconds = LEASE_STEPS * STEP_SECONDS
+        claimed = self.world.claim(
+            *sorted(names),
+            limit=limit,
+            worker=worker,
+            lapsed=lapsed,
+            visibility_seconds=seconds,
+            drop_exhausted=["b"] if drops else [],
+        )
+        mine = {job_id: row for job_id, row in self.rows.items() if row.name in names}
+        found = sorted(j for j, r in mine.items() if lapsed and r.state == "running" and self._is_past(r.visible_at))
+        found = found[:limit]
+        buried = [job_id for job_id in found if mine[job_id].attempt >= mine[job_id].max_attempts]
+        retaken = [job_id for job_id in found if job_id not in buried]
+        due = sorted(
+            (j for j, r in mine.items() if r.state in WAITING_STATES and r.run_at <= self.now), key=self._order
+        )
+        taken = claimed.jobs
+        assert set(ids_of(claimed.buried)) == set(buried)
+        assert set(ids_of(taken[: len(retaken)])) == set(retaken)
+        fresh = ids_of(taken[len(retaken) :])
+        assert fresh == due[: len(fresh)]
+        assert len(fresh) == min(len(due), limit - len(retaken))
+        for job_id in buried:
+            self._end(job_id, "failed" if drops and self.rows[job_id].name == "b" else "dead")
+        for job in taken:
+            row = self.rows[job.id]
+            row.state, row.holder, row.visible_at = "running", worker, self.now + LEASE_STEPS
+            row.attempt, row.claims = row.attempt + 1, row.claims + 1
+            self.claims.append(Claim(job_id=job.id, worker_id=worker, claim=row.claims))
+
+    @rule(data=st.data(), verdicts=st.lists(st.sampled_from(VERDICTS), min_size=1, max_size=3))
+    def settle(self, data: st.DataObject, verdicts: list[Verdict]) -> None:
+        group: dict[UUID, Settlement] = {}
+        for verdict in verdicts:
+            claim = self._some_claim(data)
+            if claim is not None:
+                group.setdefault(claim.job_id, Settlement(claim=claim, verdict=verdict))
+        held = [self._holds(settlement.claim) for settlement in group.values()]
+        assert self.world.jobs.settle(list(group.values())) == held
+        for settlement, is_held in zip(group.values(), held, strict=True):
+            if is_held:
+                self._apply(settlement.claim.job_id, settlement.verdict)
+
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        claims = [claim for _ in range(2) if (claim := self._some_claim(data)) is not None]
+        held = [self._holds(claim) for claim in claims]
+        assert self.world.jobs.renew(claims, visibility_seconds=LEASE_STEPS * STEP_SECONDS) == held
+        for claim, is_held in zip(claims, held, strict=True):
+            if is_held:
+                self.rows[claim.job_id].visible_at = self.now + LEASE_STEPS
+
+    @rule(data=st.data(), name=st.sampled_from(["s1", "s2"]), output=st.integers(0, 9))
+    def put_step(self, data: st.DataObject, name: str, output: int) -> None:
+        claim = self._some_claim(data)
+        row = self.rows.get(claim.job_id) if claim else None
+        if claim is None or row is None:
+            return
+        put = step_put(self.world.job(claim.job_id), name, output=output)
+        if self._holds(claim):
+            assert self.world.steps.put(put, claim).output == output
+            row.steps[name] = output
+        else:
+            with pytest.raises(LeaseLost):
+                self.world.steps.put(put, claim)
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        job_id = self._some_job(data)
+        if job_id is not None:
+            is_live = self.rows[job_id].state in LIVE_STATES
+            assert (self.world.steering.cancel(job_id) is not None) is is_live
+            if is_live:
+                self._end(job_id, "cancelled")
+
+    @rule(data=st.data())
+    def requeue(self, data: st.DataObject) -> None:
+        job_id = self._some_job(data)
+        if job_id is None:
+            return
+        row = self.rows[job_id]
+        if row.state in LIVE_STATES:
+            with pytest.raises(NotRequeueable):
+                self.world.steering.requeue(job_id)
+        elif self._live(row.name, row.key) is not None:
+            with pytest.raises(DuplicateJob):
+                self.world.steering.requeue(job_id)
+        else:
+            self.world.steering.requeue(job_id)
+            row.state, row.attempt, row.run_at, row.entered = "ready", 0, self.now, self._tick()
+
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        job_id = self._some_job(data)
+        if job_id is None:
+            return
+        if self.rows[job_id].state == "running":
+            with pytest.raises(NotRemovable):
+                self.world.steering.remove(job_id)
+        else:
+            assert self.world.steering.remove(job_id) is True
+            assert self.world.steps.list(self.rows.pop(job_id).run_id) == []
+
+    @rule(steps=st.integers(1, 3))
+    def pass_time(self, steps: int) -> None:
+        self.world.hands.pass_time(steps * STEP_SECONDS)
+        self.now += steps
+
+    @invariant()
+    def rows_agree(self) -> None:
+        jobs = self.world.inspection.list(JobFilter(), limit=1000)
+        assert {job.id for job in jobs} == set(self.rows)
+        for job in jobs:
+            row = self.rows[job.id]
+            assert (job.state, job.attempt, job.claims) == (row.state, row.attempt, row.claims)
+            assert (job.claimed_by, job.visible_at is None) == (row.holder, row.visible_at is None)
+            assert (row.state == "running") is (job.claimed_by is not None)
+
+    @invariant()
+    def steps_agree(self) -> None:
+        for row in self.rows.values():
+            assert {step.name: step.output for step in self.world.steps.list(row.run_id)} == row.steps
+
+    @invariant()
+    def stats_agree(self) -> None:
+        counted = {state: sum(getattr(stats, state) for stats in self.world.jobs.stats()) for state in JOB_STATES}
+        expected = dict.fromkeys(JOB_STATES, 0)
+        for row in self.rows.values():
+            is_due = row.run_at <= self.now
+            expected["ready" if row.state == "delayed" and is_due else row.state] += 1  # type: ignore[index]
+        assert counted == expected
+
+    def _apply(self, job_id: UUID, verdict: Verdict) -> None:
+        row, kind = self.rows[job_id], type(verdict)
+        if not isinstance(verdict, COUNTED):
+            row.attempt = max(row.attempt - 1, 0)
+        if kind in DELAYED:
+            delay = getattr(verdict, "delay_seconds", 0.0)
+            row.run_at, row.entered = self.now + round(delay / STEP_SECONDS), self._tick()
+        row.state, row.holder, row.visible_at = STATE_AFTER.get(kind, "ready"), None, None
+
+    def _end(self, job_id: UUID, state: str) -> None:
+        assert state in FINISHED_STATES
+        row = self.rows[job_id]
+        row.state, row.holder, row.visible_at = state, None, None
+
+    def _live(self, name: str, key: str) -> UUID | None:
+        live = (j for j, row in self.rows.items() if (row.name, row.key) == (name, key) and row.state in LIVE_STATES)
+        return next(live, None)
+
+    def _holds(self, claim: Claim) -> bool:
+        row = self.rows.get(claim.job_id)
+        return row is not None and (row.state, row.holder, row.claims) == ("running", claim.worker_id, claim.claim)
+
+    def _is_past(self, step: int | None) -> bool:
+        return step is not None and step <= self.now
+
+    def _order(self, job_id: UUID) -> tuple[Any, ...]:
+        row = self.rows[job_id]
+        return (-row.priority, row.run_at, row.entered, job_id)
+
+    def _tick(self) -> int:
+        self.moves += 1
+        return self.moves
+
+    def _some_job(self, data: st.DataObject) -> UUID | None:
+        return data.draw(st.sampled_from(sorted(self.rows))) if self.rows else None
+
+    def _some_claim(self, data: st.DataObject) -> Claim | None:
+        recent = self.claims[-6:]
+        return data.draw(st.sampled_from(recent)) if recent else None
+
+
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 200), ("postgres", 80)])
+def test_random_operations_agree_with_a_small_model(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
+    """S-069, S-078, S-102, S-111, N-033: whatever is done in whatever order, every answer and row is the model's."""
+    run_state_machine_as_test(
+        type("Machine", (QueueMachine,), {"world_of": staticmethod(lambda: empty_world(kind, request))}),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=30,
+            deadline=None,
+            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
