@@ -338,16 +338,15 @@ renewed as (
   set visible_at = now() + make_interval(secs => %(visibility)s::double precision)
   from held h
   where j.id = any (array[h.id])
-  returning h.position
 )
 select a.position,
-       case when r.position is not null then true
+       case when h.position is not null then true
             when (select true from /* schema */x_jobs j
                   where j.id = a.id and j.claimed_by = a.worker and j.claims = a.claim) then null
             else false
        end as renewed
 from asked a
-left join renewed r on r.position = a.position
+left join held h on h.position = a.position
 order by a.position;
 
 -- name: record_progress
