@@ -157,7 +157,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def renew(self, data: st.DataObject) -> None:
-        claims = [claim for _ in range(2) if (claim := self._some_claim(data)) is not None]
+        drawn = [claim for _ in range(2) if (claim := self._some_claim(data)) is not None]
+        claims = list({claim.job_id: claim for claim in drawn}.values())
         held = [self._holds(claim) for claim in claims]
         assert self.world.jobs.renew(claims, visibility_seconds=LEASE_STEPS * STEP_SECONDS) == held
         for claim, is_held in zip(claims, held, strict=True):
