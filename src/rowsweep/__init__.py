@@ -2,4 +2,48 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.app import App, attach, connect, current, install, ledger, runs, transaction, work
+from rowsweep.errors import RowsweepError
+from rowsweep.jobs.ctx import Ctx
+from rowsweep.jobs.declare import job
+from rowsweep.jobs.handle import JobHandle
+from rowsweep.jobs.request import EnqueueOptions, EnqueueResult
+from rowsweep.jobs.retry import Retry
+from rowsweep.lifecycle import configure_lifecycle
+from rowsweep.sweeps.declare import Sweep, backfill
+from rowsweep.sweeps.keyset.rows import Rows
+from rowsweep.sweeps.run import Run
+from rowsweep.sweeps.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from rowsweep.queue.memory.driver import MemoryDriver
+    from rowsweep.queue.postgres.driver import PostgresDriver
+    from rowsweep.sweeps.batch.batch import Batch
+    from rowsweep.worker.worker import Worker
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "JobHandle", "MemoryDriver", "PostgresDriver", "Retry",
+    "Rows", "RowsweepError", "Run", "Snapshot", "Sweep", "Worker", "attach", "backfill", "configure_lifecycle",
+    "connect", "current", "install", "job", "ledger", "runs", "transaction", "work",
+]  # fmt: skip
+
+_LATE = {
+    "Batch": "rowsweep.sweeps.batch.batch",
+    "MemoryDriver": "rowsweep.queue.memory.driver",
+    "PostgresDriver": "rowsweep.queue.postgres.driver",
+    "Worker": "rowsweep.worker.worker",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs a database library, or many modules, when it is first asked for."""
+    if name not in _LATE:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from importlib import import_module
+
+    return getattr(import_module(_LATE[name]), name)

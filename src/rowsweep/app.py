@@ -1,1 +1,322 @@
 """The composition root: the one place that names a concrete driver."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+
+from rowsweep.errors import DriverUnavailable, InvalidOption, NotImplementedByDriver, SweepNotFound
+from rowsweep.jobs import ambient
+from rowsweep.jobs.registry import registered_jobs
+from rowsweep.lifecycle import lifecycle
+from rowsweep.sweeps.run import Run, ledger_of
+from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rowsweep.embedded import EmbeddedServer
+    from rowsweep.jobs.request import EnqueueResult, NewJob
+    from rowsweep.lifecycle import Shutdown
+    from rowsweep.queue.contract import Driver, Stores
+    from rowsweep.queue.postgres.driver import PostgresDriver
+    from rowsweep.queue.postgres.install import SchemaStatus
+    from rowsweep.queue.records import BackfillStatus, SweepKind
+    from rowsweep.worker.worker import Worker
+
+KERNEL_CONCURRENCY: Final = 4
+_LEAST_PREFIX: Final = 4
+
+_lock = threading.RLock()
+_current: App | None = None
+
+
+class App:
+    """A connected rowsweep: its driver, the workers of this process, and the ways in for terminal and notebook."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        actor: str | None = None,
+        app_version: str | None = None,
+        work: bool = True,
+        context: Callable[[], Any] | None = None,
+        embedded: EmbeddedServer | None = None,
+    ) -> None:
+        self.actor = actor
+        self.app_version = app_version
+        self.embedded = embedded
+        self._driver = driver
+        self._works = work
+        self._context = context or (lambda: None)
+        self._workers: dict[str, Worker] = {}
+        self._lock = threading.RLock()
+        self._remove_hook = lifecycle().on("close", f"rowsweep.app.{id(self)}", self._closed_by)
+
+    @property
+    def driver(self) -> Driver:
+        """Where the queue and the ledger are."""
+        return self._driver
+
+    @property
+    def place(self) -> str:
+        """The database it is connected to, without a password."""
+        return self._driver.place
+
+    @property
+    def announcement(self) -> str:
+        """One line on what it is connected to."""
+        return f"Connected to {self.place}." if self.embedded is None else self.embedded.announcement
+
+    def stores(self) -> Stores:
+        """Answer the driver's stores; each call commits by itself."""
+        return self._driver.stores()
+
+    def install(self) -> SchemaStatus:
+        """Install the tables, or bring them up to this version; run again, it changes nothing."""
+        return self._postgres().install()
+
+    def schema_status(self) -> SchemaStatus:
+        """Answer what is installed."""
+        return self._postgres().schema_status()
+
+    def worker(self, **options: Any) -> Worker:
+        """Make a worker over this app's driver; takes `WorkerOptions`' keywords. It is not started yet."""
+        from rowsweep.worker.worker import Worker
+
+        options.setdefault("app_version", self.app_version)
+        return Worker(driver=self._driver, context=self._context, **options)
+
+    def work(self) -> None:
+        """Work what this process has declared, on daemon threads of this process; look for work at once."""
+        with self._lock:
+            for queue in {handle.options.queue for handle in registered_jobs()}:
+                worker = self._workers.get(queue)
+                if worker is None or worker.state in ("stopped", "draining"):
+                    worker = self._workers[queue] = self.worker(queues=[queue], concurrency=KERNEL_CONCURRENCY)
+                worker.start()
+                worker.kick()
+
+    def work_here(self) -> None:
+        """Work what this process has declared, unless it was connected with `work=False`."""
+        if self._works:
+            self.work()
+
+    def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None) -> list[EnqueueResult]:
+        """Put the jobs on the queue, all or none: over `tx`, else in the ambient transaction, else by themselves."""
+        connection = tx if tx is not None else ambient.open_transaction()
+        if connection is not None:
+            return self._driver.join(connection).jobs.enqueue(requests)
+        results = self.stores().jobs.enqueue(requests)
+        for worker in list(self._workers.values()):
+            worker.kick()
+        return results
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Open a transaction and make it ambient: enqueues inside join it. Nested, it is a savepoint."""
+        outer = ambient.open_transaction()
+        if outer is not None and hasattr(outer, "transaction"):
+            with outer.transaction():
+                yield outer
+            return
+        with self._driver.transaction() as opened:
+            connection = opened if opened.connection is None else opened.connection
+            with ambient.inside_transaction(connection):
+                yield connection
+
+    def run_of(self, text: str | UUID) -> Run:
+        """Find a run by its id, a unique prefix of it (4 characters or more), or a sweep's name: its newest run.
+
+        Raises SweepNotFound.
+        """
+        ledger = ledger_of(self._driver)
+        wanted = str(text)
+        found = ledger.list(name=wanted, limit=1)
+        if not found and len(wanted) >= _LEAST_PREFIX and set(wanted.lower()) <= set("0123456789abcdef-"):
+            found = ledger.list(run_id_prefix=wanted.lower(), limit=2)
+        if len(found) != 1:
+            cause = f"{wanted!r} begins more than one run id." if found else f"No run or sweep is called {wanted!r}."
+            raise SweepNotFound(cause, fix="rowsweep sweeps ls, rowsweep ledger", meta={"run": wanted})
+        return Run(self, found[0].run_id, found[0].name)
+
+    def runs(
+        self,
+        *,
+        name: str | None = None,
+        status: BackfillStatus | None = None,
+        kind: SweepKind | None = None,
+        limit: int = 100,
+    ) -> list[Snapshot]:
+        """Answer snapshots of the ledger's rows, newest first."""
+        rows = ledger_of(self._driver).list(name=name, status=status, kind=kind, limit=limit)
+        return [snapshot_of(row) for row in rows]
+
+    def bundle(self, snapshot: Snapshot) -> dict[str, str]:
+        """Answer a snapshot's display bundle; `text/plain` is always in it."""
+        from rowsweep.show import bundle
+
+        return bundle(snapshot)
+
+    def close(self, *, deadline_at: float | None = None) -> None:
+        """Stop this process's workers, close the connections, and leave the embedded server."""
+        global _current
+        self._remove_hook()
+        with self._lock:
+            workers, self._workers = list(self._workers.values()), {}
+        for worker in workers:
+            worker.stop("close", deadline_at=deadline_at)
+        self._driver.close()
+        if self.embedded is not None:
+            self.embedded.leave()
+        with _lock:
+            if _current is self:
+                _current = None
+                ambient.use_enqueuer(None)
+
+    def _closed_by(self, shutdown: Shutdown) -> None:
+        self.close(deadline_at=shutdown.deadline_at)
+
+    def _postgres(self) -> PostgresDriver:
+        if not hasattr(self._driver, "install"):
+            raise NotImplementedByDriver(
+                f"The driver {self._driver.name!r} has no schema to install.", fix="rs.connect() with a Postgres DSN"
+            )
+        return cast("PostgresDriver", self._driver)
+
+
+def connect(  # noqa: PLR0913 - one parameter an option
+    dsn: str | None = None,
+    *,
+    driver: Driver | None = None,
+    schema: str | None = None,
+    pooler: bool = False,
+    actor: str | None = None,
+    app_version: str | None = None,
+    work: bool = True,
+    context: Callable[[], Any] | None = None,
+    folder: str | Path | None = None,
+) -> App:
+    """Connect this process: to `dsn`, else `$DATABASE_URL`, else the embedded Postgres in `./.rowsweep`.
+
+    The embedded server's schema is installed by itself; elsewhere `rowsweep schema install` does that. Connecting
+    again to the same place answers the same app; to another one, the former is drained and closed first.
+    `work=False` leaves launched sweeps to a fleet. `actor` is whom the ledger names as launching (default
+    `user@host`), `app_version` the version it notes. `pooler=True` works behind a transaction pooler.
+
+    Raises DriverUnavailable where the database cannot be reached.
+    """
+    global _current
+    if driver is not None and dsn is not None:
+        raise InvalidOption("dsn and driver exclude each other.", fix="rs.connect(driver=MemoryDriver())")
+    with _lock:
+        embedded = None
+        if driver is None:
+            address = dsn or os.environ.get("DATABASE_URL")
+            if address is None:
+                embedded = _start_embedded(folder)
+                address = embedded.dsn
+            if _current is not None and _is_same(_current, address, schema):
+                return _current
+            driver = _postgres_driver(address, schema=schema, pooler=pooler, embedded=embedded is not None)
+        if _current is not None:
+            former, _current = _current, None
+            shared = former.embedded is not None and embedded is not None
+            if shared:
+                former.embedded = None
+            former.close()
+        app = App(driver, actor=actor, app_version=app_version, work=work, context=context, embedded=embedded)
+        _current = app
+        ambient.use_enqueuer(app)
+        return app
+
+
+def current() -> App:
+    """Answer the connected app; DriverUnavailable before `connect()`."""
+    return cast("App", ambient.enqueuer())
+
+
+def install() -> SchemaStatus:
+    """Install the connected database's tables, or bring them up to this version."""
+    return current().install()
+
+
+def attach(run: str | UUID) -> Run:
+    """Find a run again: by its id, a unique prefix of it, or a sweep's name (its newest run)."""
+    return current().run_of(run)
+
+
+def runs(*, name: str | None = None, limit: int = 100) -> list[Snapshot]:
+    """Answer snapshots of the newest runs."""
+    return current().runs(name=name, limit=limit)
+
+
+def ledger(*, name: str | None = None, limit: int = 1_000) -> pl.DataFrame:
+    """Answer the ledger of sweeps, `x_backfills`, as a polars frame, newest first."""
+    import polars as pl
+
+    schema = _ledger_schema(pl)
+    instants = ("started_at", "updated_at", "finished_at")
+    rows = [snapshot.as_json() for snapshot in current().runs(name=name, limit=limit)]
+    frame = pl.DataFrame([{column: row[column] for column in schema} for row in rows], schema=schema)
+    return frame.with_columns(pl.col(column).str.to_datetime(time_unit="us", time_zone="UTC") for column in instants)
+
+
+def work() -> None:
+    """Work what this process has declared, in this process."""
+    current().work()
+
+
+@contextmanager
+def transaction() -> Iterator[Any]:
+    """Open a transaction of the queue's database and make it ambient; answers its connection."""
+    with current().transaction() as connection:
+        yield connection
+
+
+def schema_sql(schema: str | None = None) -> str:
+    """Answer the SQL that an install runs."""
+    from rowsweep.queue.postgres.install import schema_sql as sql
+
+    return sql(schema)
+
+
+def _ledger_schema(pl: Any) -> dict[str, Any]:
+    text, whole, real = pl.String, pl.Int64, pl.Float64
+    return {
+        "run_id": text, "name": text, "kind": text, "status": text, "words": text, "rows": whole, "written": whole,
+        "batches": whole, "total": whole, "total_is": text, "percent": real, "rows_per_second": real,
+        "eta_seconds": real, "active_seconds": real, "waiting_for": text, "attempt": whole, "rejected_rows": whole,
+        "last_error": text, "last_error_code": text, "launched_by": text, "environment": text, "app_version": text,
+        "checksum": text, "started_at": text, "updated_at": text, "finished_at": text,
+    }  # fmt: skip
+
+
+def _start_embedded(folder: str | Path | None) -> EmbeddedServer:
+    from rowsweep.embedded import EmbeddedUnavailable, start
+
+    try:
+        return start(None if folder is None else Path(folder))
+    except EmbeddedUnavailable as error:
+        raise DriverUnavailable(error.cause, fix=error.fix) from error
+
+
+def _postgres_driver(address: str, *, schema: str | None, pooler: bool, embedded: bool) -> PostgresDriver:
+    from rowsweep.queue.postgres.driver import PostgresDriver
+
+    driver = PostgresDriver(address, schema=schema, pooler=pooler)
+    if embedded:
+        driver.install()
+    else:
+        driver.schema_status()
+    return driver
+
+
+def _is_same(app: App, address: str, schema: str | None) -> bool:
+    return getattr(app.driver, "address", None) == (address, schema)

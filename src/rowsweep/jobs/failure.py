@@ -25,8 +25,9 @@ class Failure:
 
 
 def failure_for_row(error: BaseException, *, stop_reason: str | None = None) -> Failure:
-    """Render an error as `Class: message` and its last application frames; survives whatever was raised."""
-    text = safe_text(redact_text(f"{headline(error)}{_frames(error)}"), MAX_TEXT)
+    """Render an error as `Class: message`, its notes and its last application frames; survives whatever was raised."""
+    notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()) if isinstance(note, str))
+    text = safe_text(redact_text(f"{headline(error)}{notes}{_frames(error)}"), MAX_TEXT)
     return Failure(text=text, code=code_of(error), stop_reason=stop_reason)
 
 

@@ -1,0 +1,1 @@
+"""One batch: its transaction, what the handler sees, and the write-back."""

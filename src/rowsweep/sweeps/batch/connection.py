@@ -1,0 +1,141 @@
+"""The connection of a pass, and the transaction of one batch on it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+
+from rowsweep.jobs import ambient
+from rowsweep.steps.cancel import cancel_on_abort
+
+if TYPE_CHECKING:
+    from rowsweep.queue.contract import Driver, Stores
+    from rowsweep.signals import RunSignal
+
+MARKER: Final = "rowsweep.batch"
+_PINNED: Final = {
+    "DateStyle": "ISO, MDY",
+    "TimeZone": "UTC",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+
+
+class CommitUnknown(Exception):
+    """The connection broke during the commit: only the stored checkpoint says whether the batch is in."""
+
+
+class BatchConnection:
+    """Hold one connection over the batches of a pass; given back before every wait.
+
+    When the run is aborted, the statement in flight on it is cancelled through libpq and the connection closed.
+    """
+
+    def __init__(self, driver: Driver, signal: RunSignal | None, settings: Mapping[str, str]) -> None:
+        self._driver = driver
+        self._signal = signal
+        self._begin = _begin_text(settings)
+        self._held: ExitStack | None = None
+        self._connection: Any = None
+        self._stores: Stores | None = None
+        self.stage: tuple[str, ...] | None = None
+
+    @property
+    def connection(self) -> Any:
+        """The psycopg connection, taken from the pool when first asked for."""
+        if self._held is None:
+            with ExitStack() as stack:
+                self._connection = stack.enter_context(self._driver.sweep_connection())
+                if self._signal is not None:
+                    stack.enter_context(cancel_on_abort(self._signal, self._connection))
+                self._held = stack.pop_all()
+            self._stores = self._driver.join(self._connection)
+            self.stage = None
+        return self._connection
+
+    @property
+    def stores(self) -> Stores:
+        """The queue's stores over that connection, in the transaction open there."""
+        _ = self.connection
+        assert self._stores is not None  # noqa: S101 - set with the connection
+        return self._stores
+
+    def release(self) -> None:
+        """Give the connection back; one in a transaction, or broken, is closed."""
+        held, self._held = self._held, None
+        self._connection = self._stores = self.stage = None
+        if held is not None:
+            held.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[str]:
+        """Begin the batch's transaction and commit it; answers its marker. Everything else rolls back.
+
+        Raises CommitUnknown where the connection broke during the commit.
+        """
+        connection = self.connection
+        marker = secrets.token_hex(8)
+        connection.execute(f"{self._begin}; set local {MARKER} = '{marker}'", prepare=False)
+        connection.batch_open = True
+        try:
+            with ambient.inside_transaction(connection):
+                yield marker
+            connection.batch_open = False
+            self._commit(connection)
+        except BaseException:
+            connection.batch_open = False
+            self._roll_back(connection)
+            raise
+
+    def _commit(self, connection: Any) -> None:
+        try:
+            status = connection.execute("commit", prepare=False).statusmessage
+        except Exception as error:
+            if connection.closed or connection.broken:
+                raise CommitUnknown from error
+            raise
+        if status != "COMMIT":
+            msg = f"the batch's transaction ended with {status} instead of COMMIT"
+            raise RuntimeError(msg)
+
+    def _roll_back(self, connection: Any) -> None:
+        self.stage = None
+        if connection.closed or connection.broken:
+            self.release()
+        elif connection.info.transaction_status != TransactionStatus.IDLE:
+            try:
+                connection.execute("rollback", prepare=False)
+            except Exception:  # noqa: BLE001 - a connection that cannot roll back is closed, which rolls back
+                connection.close()
+                self.release()
+
+
+def transaction_settings(
+    *, lock_timeout_ms: int, statement_timeout_ms: int, idle_timeout_ms: int, tenant: str | None, cross_tenant: bool
+) -> dict[str, str]:
+    """Answer what holds inside a batch: timeouts, pinned text forms of values, and the tenant.
+
+    Without a tenant `rowsweep.tenant` is empty, so that row-level-security policies fail closed.
+    """
+    return {
+        "lock_timeout": str(lock_timeout_ms),
+        "statement_timeout": str(statement_timeout_ms),
+        "idle_in_transaction_session_timeout": str(idle_timeout_ms),
+        **_PINNED,
+        "rowsweep.tenant": tenant or "",
+        "rowsweep.cross_tenant": "on" if cross_tenant else "off",
+    }
+
+
+def _begin_text(settings: Mapping[str, str]) -> str:
+    parts = [
+        sql.SQL("set local {} = {}").format(sql.SQL(name), sql.Literal(value)).as_string(None)
+        for name, value in settings.items()
+    ]
+    return "; ".join(["begin isolation level read committed, read write", *parts])

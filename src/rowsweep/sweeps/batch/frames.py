@@ -1,0 +1,151 @@
+"""Pages as frames: a schema fixed from the catalog, filled from COPY."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg import sql
+
+from rowsweep.errors import InvalidFrame
+from rowsweep.sweeps.keyset.catalog import Column, quoted
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+_PLAIN: Final = {
+    "bool": "bool_", "int2": "int16", "int4": "int32", "int8": "int64", "oid": "uint32",
+    "float4": "float32", "float8": "float64", "text": "string", "varchar": "string", "bpchar": "string",
+    "name": "string", "date": "date32",
+}  # fmt: skip
+_ELEMENTS: Final = {
+    "bool": "Boolean", "int2": "Int16", "int4": "Int32", "int8": "Int64", "float4": "Float32", "float8": "Float64",
+    "text": "String", "varchar": "String", "bpchar": "String",
+}  # fmt: skip
+_MOST_DIGITS: Final = 38
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnForm:
+    """How one column travels: what is selected, as what Arrow reads its CSV, and what the frame shows."""
+
+    name: str
+    select: sql.Composable
+    arrow: pa.DataType
+    finish: pl.DataType | None = None
+
+
+def column_form(column: Column) -> ColumnForm:
+    """Choose a column's form from its catalog type alone, so that a page of nulls changes nothing.
+
+    numeric(p,s) is a decimal while p ≤ 38, timestamptz is in UTC, bytea is binary, arrays of plain types are lists;
+    uuid, json, enum, any other numeric and any other type are their text.
+    """
+    import polars as pl
+    import pyarrow as pa
+
+    own = quoted(column.name)
+    name = column.type_name if column.type_schema == "pg_catalog" else ""
+    element = column.element_name if column.element_schema == "pg_catalog" else None
+    if name in _PLAIN:
+        return ColumnForm(name=column.name, select=own, arrow=getattr(pa, _PLAIN[name])())
+    if name in ("timestamp", "timestamptz"):
+        zone = "UTC" if name == "timestamptz" else None
+        return ColumnForm(name=column.name, select=own, arrow=pa.timestamp("us", zone))
+    if name == "time":
+        return ColumnForm(name=column.name, select=own, arrow=pa.time64("us"))
+    if name == "numeric" and (digits := numeric_digits(column.typmod)) is not None:
+        return ColumnForm(name=column.name, select=own, arrow=pa.decimal128(*digits))
+    if name == "bytea":
+        hexed = sql.SQL("pg_catalog.encode({}, 'hex')").format(own)
+        return ColumnForm(name=column.name, select=hexed, arrow=pa.string(), finish=pl.Binary())
+    if column.category == "A" and element in _ELEMENTS:
+        listed = sql.SQL("pg_catalog.array_to_json({})").format(own)
+        inner = getattr(pl, _ELEMENTS[element])
+        return ColumnForm(name=column.name, select=listed, arrow=pa.string(), finish=pl.List(inner))
+    return ColumnForm(name=column.name, select=sql.SQL("{}::pg_catalog.text").format(own), arrow=pa.string())
+
+
+def numeric_digits(typmod: int) -> tuple[int, int] | None:
+    """Answer (precision, scale) of a numeric's modifier where a decimal holds it, None otherwise."""
+    if typmod < 4:
+        return None
+    precision = ((typmod - 4) >> 16) & 0xFFFF
+    scale = (((typmod - 4) & 0x7FF) ^ 1024) - 1024
+    return (precision, scale) if 1 <= precision <= _MOST_DIGITS and 0 <= scale <= precision else None
+
+
+def read_csv(data: bytes, forms: Iterable[ColumnForm], key: tuple[str, ...]) -> pa.Table:
+    """Read what COPY … CSV sent (no header, NULL an empty unquoted field) into the fixed schema.
+
+    Raises InvalidFrame, naming column and key, for a value that the schema cannot hold (an infinite timestamp).
+    """
+    import pyarrow as pa
+
+    columns = list(forms)
+    schema = pa.schema([(form.name, form.arrow) for form in columns])
+    if not data:
+        return schema.empty_table()
+    try:
+        return _parse(data, [form.name for form in columns], {form.name: form.arrow for form in columns})
+    except pa.ArrowInvalid as error:
+        raise _unreadable(data, columns, key, str(error)) from error
+
+
+def as_frame(table: pa.Table, forms: Iterable[ColumnForm]) -> pl.DataFrame:
+    """Turn a page into a polars frame, bytea and arrays restored from their text."""
+    import polars as pl
+
+    frame = pl.DataFrame(table)
+    restored = []
+    for form in forms:
+        if isinstance(form.finish, pl.Binary):
+            restored.append(pl.col(form.name).str.decode("hex"))
+        elif form.finish is not None:
+            restored.append(pl.col(form.name).str.json_decode(form.finish))
+    return frame.with_columns(restored) if restored else frame
+
+
+def _parse(data: bytes, names: list[str], types: dict[str, Any]) -> pa.Table:
+    from pyarrow import csv
+
+    return csv.read_csv(
+        io.BytesIO(data),
+        read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=max(len(data) + 1, 1 << 20)),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            true_values=["t"],
+            false_values=["f"],
+        ),
+    )
+
+
+def _unreadable(data: bytes, columns: list[ColumnForm], key: tuple[str, ...], why: str) -> InvalidFrame:
+    """Find the first column that does not parse by itself, and the row whose value it is."""
+    import pyarrow as pa
+
+    names = [form.name for form in columns]
+    texts = _parse(data, names, dict.fromkeys(names, pa.string()))
+    for form in columns:
+        try:
+            _parse(data, names, {name: form.arrow if name == form.name else pa.string() for name in names})
+        except pa.ArrowInvalid as error:
+            at = next(
+                (i for i, text in enumerate(texts[form.name].to_pylist()) if text and f"'{text}'" in str(error)), 0
+            )
+            row = texts.slice(at, 1).to_pylist()[0]
+            shown = ", ".join(f"{name}={row[name]}" for name in key)
+            return InvalidFrame(
+                f"Column {form.name!r} holds {row[form.name]!r} in the row {shown}, which a frame's {form.arrow} "
+                "cannot hold.",
+                fix="leave the column out of Rows(columns=…), or correct the value",
+                meta={"column": form.name, "key": shown, "type": str(form.arrow)},
+            )
+    return InvalidFrame(f"The page cannot be read as a frame: {why:.300}", fix="read batch.rows instead", meta={})

@@ -1,0 +1,52 @@
+"""How many rows the next batch takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TARGET_MS: Final = 250.0
+LEAST_ROWS: Final = 100
+MOST_ROWS: Final = 10_000
+_KEPT: Final = 0.75
+_FIRST_ADAPTED: Final = 3
+
+
+class BatchSize:
+    """Start at the declared size and adapt it towards 250 ms a batch; halve it when a batch could not be done.
+
+    After a full page the size becomes size times clamp(250 ms / smoothed duration, 0.5, 1.2), within 100…10,000
+    (widened to hold the declared size), from the third batch on. With `adapt=False` it only falls, and comes back by
+    doubling.
+    """
+
+    def __init__(self, start: int, *, adapt: bool) -> None:
+        self.rows = start
+        self._start = start
+        self._adapt = adapt
+        self._least = min(LEAST_ROWS, start)
+        self._most = max(MOST_ROWS, start)
+        self._smoothed_ms: float | None = None
+        self._done = 0
+
+    def completed(self, *, found: int, duration_ms: float) -> None:
+        """Note a batch that was done: how many keys its page had, and how long it took."""
+        self._done += 1
+        kept = self._smoothed_ms
+        self._smoothed_ms = duration_ms if kept is None else _KEPT * kept + (1 - _KEPT) * duration_ms
+        if found < self.rows:
+            return
+        if self.rows < (self._least if self._adapt else self._start):
+            self.rows = min(self.rows * 2, self._start)
+        elif self._adapt and self._done >= _FIRST_ADAPTED:
+            factor = min(max(TARGET_MS / max(self._smoothed_ms, 0.001), 0.5), 1.2)
+            self.rows = min(max(round(self.rows * factor), self._least), self._most)
+
+    def halve(self) -> None:
+        """Take half as many rows, at least one."""
+        self.rows = max(self.rows // 2, 1)
+        self._smoothed_ms = None
+        self._done = 0
+
+    def restart_at(self, rows: int) -> None:
+        """Begin anew at another size, as an operator asked."""
+        self.__init__(rows, adapt=self._adapt)  # type: ignore[misc]

@@ -1,0 +1,299 @@
+"""The three ways a batch is done: by expressions, by a handler in its transaction, by a handler outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from psycopg import errors as pg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from rowsweep.errors import CursorStuck, InvariantBroken, LeaseLost, TransactionEnded
+from rowsweep.queue.records import BatchClose
+from rowsweep.sweeps.batch.batch import Batch, BatchPlace
+from rowsweep.sweeps.batch.reading import CopyReader
+from rowsweep.sweeps.batch.writeback import write_back
+from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.position import PAGES_STEP, Plan, Position
+
+if TYPE_CHECKING:
+    from rowsweep.queue.records import BatchClosed, SweepTotals
+    from rowsweep.steps.context import RunCtx
+    from rowsweep.sweeps.batch.connection import BatchConnection
+    from rowsweep.sweeps.keyset.catalog import Column
+    from rowsweep.sweeps.keyset.statements import Statements
+
+Handler = Callable[[Batch], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page found: how many keys, the last one's texts, and how many rows of it matched (or were updated)."""
+
+    found: int
+    to: tuple[str, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDone:
+    """A committed batch: where the pass stands behind it, how many keys its page had, and what the ledger wants."""
+
+    at: Position
+    found: int
+    closed: BatchClosed
+
+
+class PageFinder:
+    """Find the next page over the pass's connection."""
+
+    def __init__(
+        self, held: BatchConnection, statements: Statements, params: Mapping[str, Any], upper: Sequence[str] | None
+    ) -> None:
+        self.held = held
+        self.statements = statements
+        self._params = dict(params)
+        self._upper = cursor_values("u", upper)
+        self._texts: dict[Any, str] = {}
+
+    def updated(self, assignments: Mapping[str, str], at: Position, limit: int) -> Page | None:
+        """Find the next page and update it; None at the end."""
+        started = at.cursor is not None
+        text = self._composed(("update", started), lambda: self.statements.page_update(assignments, started=started))
+        return self._find(text, at, limit)
+
+    def locked(self, at: Position, limit: int, *, lock: bool) -> Page | None:
+        """Find the next page and lock its matching rows (or only count them); None at the end."""
+        started = at.cursor is not None
+        text = self._composed(("lock", started, lock), lambda: self.statements.page_lock(started=started, lock=lock))
+        return self._find(text, at, limit)
+
+    def page_values(self, at: Position, to: Sequence[str]) -> dict[str, Any]:
+        """Bind the bounds of a page and the application's parameters."""
+        return {**self._params, **cursor_values("c", at.cursor), **cursor_values("u", to)}
+
+    def _composed(self, name: Any, compose: Callable[[], Any]) -> str:
+        if name not in self._texts:
+            self._texts[name] = compose().as_string(self.held.connection)
+        return self._texts[name]
+
+    def _find(self, text: str, at: Position, limit: int) -> Page | None:
+        values = {**self._params, **self._upper, **cursor_values("c", at.cursor), "rs_limit": limit}
+        cursor = self.held.connection.cursor(row_factory=tuple_row)
+        row = cursor.execute(text, values, prepare=True).fetchone()
+        if row is None:
+            return None
+        found, *to, exact, rows = row
+        if not exact or tuple(to) == at.cursor:
+            raise CursorStuck(
+                f"The cursor of {self.statements.table.qualified} does not advance: from {at.cursor} to {tuple(to)}.",
+                fix="name another key: Rows(…, key=[…]), whose text form reads back as the same value",
+                meta={"key": list(self.statements.table.key), "from": at.cursor, "to": to},
+            )
+        return Page(found=found, to=tuple(to), rows=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closer:
+    """Close batches for one run: fence, checkpoint and ledger in the batch's last statement."""
+
+    ctx: RunCtx
+    held: BatchConnection
+    totals: Callable[[Position], SweepTotals]
+
+    def close(self, before: Position, after: Position, marker: str, *, stored: bool) -> BatchClosed:
+        """Store `after` where `before` was stored; raises, so that the batch rolls back, where it may not commit."""
+        ledger = self.held.stores.ledger
+        if ledger is None:
+            raise InvariantBroken("The driver keeps no ledger.", fix="use PostgresDriver for sweeps")
+        is_batch = after.index > before.index
+        closed = ledger.progress(
+            BatchClose(
+                claim=self.ctx.claim,
+                run_id=self.ctx.run_id,
+                step=PAGES_STEP,
+                expected=before.as_json() if stored else None,
+                value=after.as_json(),
+                totals=self.totals(after) if is_batch else None,
+                marker=marker,
+            )
+        )
+        if not closed.open:
+            raise transaction_ended()
+        if not closed.held:
+            raise LeaseLost(
+                f"Another worker holds {self.ctx.job!r} now, or it was cancelled: this batch rolls back.",
+                fix=f"rowsweep jobs show {self.ctx.job_id}",
+                meta={"job_id": str(self.ctx.job_id)},
+            )
+        if not closed.expected:
+            raise CheckpointMoved
+        return closed
+
+
+class CheckpointMoved(Exception):
+    """The stored checkpoint is not the one this batch started from: it has to be read again."""
+
+
+class PageWork(Protocol):
+    """Do the next page and commit it with its checkpoint."""
+
+    def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
+        """Answer the position behind the page; an ended one where there was none. `stored`: `at` is in the database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetWork:
+    """Update each page in the database by the declared expressions; no row travels."""
+
+    finder: PageFinder
+    closer: Closer
+    assignments: Mapping[str, str]
+
+    def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
+        """Update the next page."""
+        with self.finder.held.transaction() as marker:
+            page = self.finder.updated(self.assignments, at, limit)
+            after = at.finished() if page is None else at.moved(page.to, rows=page.rows, written=page.rows)
+            closed = self.closer.close(at, after, marker, stored=stored)
+        return BatchDone(at=after, found=0 if page is None else page.found, closed=closed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerCall:
+    """Hand a page to the application's function and write back what it returns."""
+
+    finder: PageFinder
+    handler: Handler
+    columns: Sequence[Column]
+    run_id: str
+    ctx: RunCtx | None
+    input: Any
+
+    def batch(self, at: Position, to: tuple[str, ...], reader: CopyReader) -> Batch:
+        """Make what the handler is given."""
+        return Batch(
+            place=self.place(at, to),
+            ctx=self.ctx,
+            input=self.input,
+            connection=self.finder.held.connection,
+            reader=reader,
+        )
+
+    def place(self, at: Position, to: tuple[str, ...]) -> BatchPlace:
+        """Say where a page is."""
+        return BatchPlace(run_id=self.run_id, index=at.index + 1, after=at.cursor, to=to)
+
+    def reader(self, at: Position, to: tuple[str, ...], *, lock: bool, **more: Any) -> CopyReader:
+        """Make what reads the page."""
+        return CopyReader(
+            connection=lambda: self.finder.held.connection,
+            statements=self.finder.statements,
+            columns=self.columns,
+            values=self.finder.page_values(at, to),
+            started=at.cursor is not None,
+            lock=lock,
+            **more,
+        )
+
+    def write(self, value: object, at: Position, to: tuple[str, ...], reader: CopyReader) -> int:
+        """Write back what the handler returned; answer how many rows changed."""
+        return write_back(
+            value,
+            held=self.finder.held,
+            statements=self.finder.statements,
+            reader=reader,
+            values=self.finder.page_values(at, to),
+            started=at.cursor is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtomicWork:
+    """Run the handler in the batch's transaction: its writes commit with the checkpoint, exactly once."""
+
+    call: HandlerCall
+    closer: Closer
+
+    def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
+        """Do the next page."""
+        finder = self.call.finder
+        with finder.held.transaction() as marker:
+            page = finder.locked(at, limit, lock=True)
+            after = at.finished()
+            if page is not None:
+                written = self.run(at, page) if page.rows else 0
+                after = at.moved(page.to, rows=page.rows, written=written)
+            closed = self.closer.close(at, after, marker, stored=stored)
+        return BatchDone(at=after, found=0 if page is None else page.found, closed=closed)
+
+    def run(self, at: Position, page: Page) -> int:
+        """Run the handler over a found page and write back; answer how many rows changed."""
+        call = self.call
+        reader = call.reader(at, page.to, lock=True)
+        try:
+            value = call.handler(call.batch(at, page.to, reader))
+            check_transaction(call.finder.held.connection)
+            return call.write(value, at, page.to, reader)
+        except Exception as error:
+            error.add_note(call.place(at, page.to).shown())
+            raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideWork:
+    """Run the handler outside any transaction, over bounds stored beforehand: at least once, with a stable key."""
+
+    call: HandlerCall
+    closer: Closer
+
+    def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
+        """Plan the next page where none is planned, run the handler, then store the checkpoint: never the reverse."""
+        finder = self.call.finder
+        if at.plan is None:
+            with finder.held.transaction() as marker:
+                page = finder.locked(at, limit, lock=False)
+                if page is None or not page.rows:
+                    after = at.finished() if page is None else at.moved(page.to, rows=0, written=0)
+                else:
+                    after = at.planned(Plan(to=page.to, rows=page.rows))
+                closed = self.closer.close(at, after, marker, stored=stored)
+            return BatchDone(at=after, found=0 if page is None else page.found, closed=closed)
+        return self._run(at, at.plan)
+
+    def _run(self, at: Position, plan: Plan) -> BatchDone:
+        call, held = self.call, self.call.finder.held
+        reader = call.reader(at, plan.to, lock=False, within=held.transaction)
+        try:
+            value = call.handler(call.batch(at, plan.to, reader))
+            with held.transaction() as marker:
+                written = call.write(value, at, plan.to, call.reader(at, plan.to, lock=False))
+                after = at.moved(plan.to, rows=plan.rows, written=written)
+                closed = self.closer.close(at, after, marker, stored=True)
+        except Exception as error:
+            error.add_note(call.place(at, plan.to).shown())
+            raise
+        return BatchDone(at=after, found=plan.rows, closed=closed)
+
+
+def check_transaction(connection: Any) -> None:
+    """Refuse to go on where the handler left the batch's transaction aborted or ended."""
+    status = connection.info.transaction_status
+    if status == TransactionStatus.INERROR:
+        raise pg.InFailedSqlTransaction(
+            "the handler swallowed a database error: its transaction is aborted and nothing of this batch can commit; "
+            "let the error out, or wrap the statement in `with batch.connection.transaction():`"
+        )
+    if status != TransactionStatus.INTRANS:
+        raise transaction_ended()
+
+
+def transaction_ended() -> TransactionEnded:
+    """Make the refusal of a batch whose transaction the handler ended."""
+    return TransactionEnded(
+        "The handler ended the batch's transaction (COMMIT or ROLLBACK in its SQL): its writes and the checkpoint can "
+        "no longer commit together; no checkpoint was stored.",
+        fix="remove the COMMIT, use savepoints (`with batch.connection.transaction():`), or declare atomic=False",
+    )

@@ -1,0 +1,295 @@
+"""`backfill()`: declare a sweep; its handle previews and launches it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
+
+from rowsweep.errors import InvalidDeclaration
+from rowsweep.jobs import registry
+from rowsweep.jobs.declare import job_options
+from rowsweep.jobs.handle import JobHandle, JobOptions
+from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.origin import Origin, origin_of
+from rowsweep.jobs.retry import Retry
+from rowsweep.jobs.tenancy import Tenant
+from rowsweep.options import Rate
+from rowsweep.sweeps import gate
+from rowsweep.sweeps.keyset.rows import Rows
+from rowsweep.sweeps.spec import SweepSpec, checksum
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    import polars as pl
+
+    from rowsweep.queue.records import SweepKind
+    from rowsweep.steps.context import RunCtx
+    from rowsweep.sweeps.batch.batch import Batch
+    from rowsweep.sweeps.keyset.catalog import Column, Table
+    from rowsweep.sweeps.run import Run
+
+In = TypeVar("In")
+Handler = Callable[["Batch"], Any]
+
+DEFAULT_RETRY: Final = Retry(attempts=20)
+
+
+class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
+    """A declared sweep: `preview(n)` it, then `launch()` it."""
+
+    def __init__(self, name: str, spec: SweepSpec, options: JobOptions, origin: Origin) -> None:
+        super().__init__(name, self._run_pass, options, origin=origin, named=True)
+        self.spec = spec
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Refuse to be used as a decorator, or called like the function it was made of."""
+        raise InvalidDeclaration(
+            f"{self.name!r} is declared already: set= and a handler exclude each other, and a sweep is not called.",
+            fix=f"remove set=, or the function under it; {self.name}.launch() runs it",
+            meta={"field": "set"},
+        )
+
+    @cached_property
+    def checksum(self) -> str:
+        """The SHA-256 over what decides its effect; the ledger keeps that of the code that finished a run."""
+        return checksum(self.kind, self.spec)
+
+    @property
+    def sweep_kind(self) -> SweepKind:
+        """Its kind as the ledger has it."""
+        return cast("SweepKind", self.kind)
+
+    @property
+    def crosses_tenants(self) -> bool:
+        """Whether its transactions ask to see all tenants' rows: only where it declares nobody's tenant."""
+        return self.options.tenant == "none" and self.kind != "export"
+
+    def launch(
+        self,
+        value: In | None = None,
+        *,
+        force: bool = False,
+        delay: str | timedelta | None = None,
+        rate: str | None = None,
+        batch_rows: int | None = None,
+    ) -> Run:
+        """Check the declaration against the database, ask the gate, and put one run on the queue; answer its `Run`.
+
+        While a run of it with that input is live, answers that one. In a kernel or script a worker thread works it,
+        unless `connect(work=False)`. `force` runs one that was applied already; `rate` and `batch_rows` are this
+        run's. Raises UnknownSource, InvalidKey, InvalidSweepSql, InvalidInput, and the gate's refusals.
+        """
+        from rowsweep.sweeps.launching import LaunchOptions, launch
+
+        return launch(self, value, LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows))
+
+    def preview(self, n: int = 10, value: In | None = None, *, allow_effects: bool = False) -> pl.DataFrame:
+        """Run the first n matching rows through the real path and roll back; answer them before and after.
+
+        The frame has the key, the swept columns as they were, and `<column>_after` for each that changed. It writes no
+        job, step or ledger row. Raises UnsafePreview with `atomic=False`, whose handler may act elsewhere, unless
+        `allow_effects=True`.
+        """
+        from rowsweep.sweeps.preview import preview
+
+        return preview(self, n, value, allow_effects=allow_effects)
+
+    def status_here(self) -> dict[str, Any]:
+        """Answer how this sweep stands in the connected database: applied, changed, pending or live."""
+        from rowsweep.sweeps.launching import status_here
+
+        return status_here(self)
+
+    def asked(self, form: Any, run_id: UUID | None = None) -> gate.Asked:
+        """Answer what the gate is asked for."""
+        return gate.Asked(
+            name=self.name,
+            checksum=self.checksum,
+            environments=self.spec.environments,
+            requires=self.spec.requires,
+            input=form,
+            run_id=run_id,
+            repeats=self.kind != "backfill",
+        )
+
+    def launch_key(self, form: Any) -> str:
+        """Answer the idempotency key of a run over this input: one is live at a time."""
+        digest = hashlib.sha256(json_text(form).encode()).hexdigest()[:16]
+        return f"sweep:{self.name}:{digest}"
+
+    def read_columns(self, table: Table) -> list[Column]:
+        """Answer the columns a handler sees: the key first, then those declared (all, where none are)."""
+        wanted = self.spec.rows.columns or [column.name for column in table.columns]
+        names = dict.fromkeys([*table.key, *wanted])
+        return [table.column(name) for name in names]
+
+    def describe(self) -> dict[str, Any]:
+        """Answer the declaration as plain JSON."""
+        rows, spec = self.spec.rows, self.spec
+        return {
+            **super().describe(),
+            "table": ".".join(rows.parts),
+            "key": None if rows.key_columns is None else list(rows.key_columns),
+            "where": rows.where,
+            "until": rows.until,
+            "set": None if spec.assignments is None else dict(spec.assignments),
+            "handler": None if spec.handler is None else getattr(spec.handler, "__qualname__", repr(spec.handler)),
+            "atomic": spec.atomic,
+            "batch_rows": spec.batch_rows,
+            "rate": None if spec.rate is None else str(spec.rate),
+            "environments": list(spec.environments),
+            "requires": list(spec.requires),
+            "checksum": self.checksum,
+        }
+
+    def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
+        from rowsweep.sweeps.passes import Pass
+
+        return Pass(self, ctx, value).run()
+
+
+class HandlerWanted:
+    """What `backfill()` answers while it still lacks its handler: the decorator."""
+
+    def __init__(self, name: str, declare: Callable[[Handler], Sweep[Any]]) -> None:
+        self._name = name
+        self._declare = declare
+
+    def __call__(self, handler: Handler) -> Sweep[Any]:
+        """Declare the sweep with this handler."""
+        if not callable(handler):
+            raise InvalidDeclaration(
+                f"The handler of {self._name!r} must be a function of a batch; got {handler!r:.80}.",
+                fix=f'@rs.backfill("{self._name}", rows=…) above a function',
+                meta={"field": "handler"},
+            )
+        return self._declare(handler)
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        raise InvalidDeclaration(
+            f"backfill({self._name!r}) has neither a handler nor set=: there is nothing to {attribute} yet.",
+            fix="give set={column: expression}, or use it as a decorator above a function",
+            meta={"field": "set"},
+        )
+
+
+@overload
+def backfill(
+    name: str,
+    handler: None = None,
+    *,
+    rows: Rows,
+    set: Mapping[str, str],
+    batch_rows: int = ...,
+    adapt: bool = ...,
+    rate: str | Rate | None = ...,
+    environments: Sequence[str] = ...,
+    requires: Sequence[str] = ...,
+    tenant: Tenant = ...,
+    input: Any = ...,
+    queue: str = ...,
+    priority: int = ...,
+    retry: Retry | None = ...,
+    description: str | None = ...,
+    lock_timeout: str | timedelta = ...,
+    statement_timeout: str | timedelta = ...,
+) -> Sweep[Any]: ...
+@overload
+def backfill(
+    name: str,
+    handler: None = None,
+    *,
+    rows: Rows,
+    set: None = None,
+    atomic: bool = ...,
+    batch_rows: int = ...,
+    adapt: bool = ...,
+    rate: str | Rate | None = ...,
+    environments: Sequence[str] = ...,
+    requires: Sequence[str] = ...,
+    tenant: Tenant = ...,
+    input: Any = ...,
+    queue: str = ...,
+    priority: int = ...,
+    retry: Retry | None = ...,
+    description: str | None = ...,
+    lock_timeout: str | timedelta = ...,
+    statement_timeout: str | timedelta = ...,
+) -> Callable[[Handler], Sweep[Any]]: ...
+@overload
+def backfill(
+    name: str,
+    handler: Handler,
+    *,
+    rows: Rows,
+    set: None = None,
+    atomic: bool = ...,
+    batch_rows: int = ...,
+    adapt: bool = ...,
+    rate: str | Rate | None = ...,
+    environments: Sequence[str] = ...,
+    requires: Sequence[str] = ...,
+    tenant: Tenant = ...,
+    input: Any = ...,
+    queue: str = ...,
+    priority: int = ...,
+    retry: Retry | None = ...,
+    description: str | None = ...,
+    lock_timeout: str | timedelta = ...,
+    statement_timeout: str | timedelta = ...,
+) -> Sweep[Any]: ...
+def backfill(
+    name: str, handler: Handler | None = None, *, rows: Any = None, set: Any = None, tenant: Any = "none", **given: Any
+) -> Any:
+    """Declare a backfill over the rows of a table; answers its handle, or a decorator for its handler.
+
+    With `set` each page is updated in the database by the given SQL expressions. A handler gets a `Batch`; a frame it
+    returns (the key and changed columns) is written back in bulk. Atomic (the default): page, writes and checkpoint
+    are one transaction, so a batch's effect on this database happens exactly once through crashes and double runs.
+    `atomic=False`: the handler runs outside any transaction, then its checkpoint is stored: a batch may be repeated,
+    never skipped, and `batch.key` is its idempotency key.
+
+    `batch_rows` is the starting size, adapted towards 250 ms a batch between 100 and 10,000 rows (`adapt=False`:
+    fixed); `rate` is in rows, such as "2000/s". `environments` and `requires` are asked before a run; see `launch`.
+    `lock_timeout` and `statement_timeout` hold inside a batch. The other options are a job's.
+
+    Raises InvalidDeclaration, InvalidOption, DuplicateJob.
+    """
+
+    def declare(function: Handler | None) -> Sweep[Any]:
+        return _declare(name, function, rows=rows, set=set, tenant=tenant, **given)
+
+    if handler is None and set is None:
+        _screen(name, None, rows=rows, set={"-": "-"}, tenant=tenant, **given)
+        return HandlerWanted(name, declare)
+    return declare(handler)
+
+
+def _declare(name: str, handler: Handler | None, **given: Any) -> Sweep[Any]:
+    spec, options = _screen(name, handler, **given)
+    sweep: Sweep[Any] = Sweep(name, spec, options, origin_of(handler))
+    registry.register(sweep)
+    return sweep
+
+
+def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec, JobOptions]:
+    """Check a declaration: what the sweep's own options do not name is left to the job's."""
+    registry.check_name(name, kind="backfill")
+    own = {option: given.pop(option) for option in _SPEC_OPTIONS if option in given}
+    rows, assignments = given.pop("rows"), given.pop("set")
+    if handler is None and assignments == {"-": "-"}:
+        own.pop("atomic", None)
+    spec = SweepSpec(rows=rows, assignments=assignments, handler=handler, **own)
+    given.setdefault("retry", DEFAULT_RETRY)
+    return spec, job_options(name, kind="backfill", **given)
+
+
+_SPEC_OPTIONS: Final = (
+    "atomic", "batch_rows", "adapt", "rate", "environments", "requires", "lock_timeout", "statement_timeout",
+)  # fmt: skip

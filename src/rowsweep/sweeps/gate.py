@@ -1,0 +1,85 @@
+"""Whether a sweep may run here and now: environment, requirements, already applied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from rowsweep.errors import AlreadyApplied, ChangedSinceApplied, RequirementMissing, WrongEnvironment
+
+if TYPE_CHECKING:
+    from rowsweep.queue.contract import LedgerStore
+    from rowsweep.queue.records import Backfill
+
+ENVIRONMENT_VARIABLE: Final = "ROWSWEEP_ENV"
+DEFAULT_ENVIRONMENT: Final = "development"
+_LOOKED_AT: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the gate is asked for: one sweep with one input; `run_id` is the run it is asked for, if it exists yet."""
+
+    name: str
+    checksum: str
+    environments: Sequence[str]
+    requires: Sequence[str]
+    input: Any = None
+    run_id: UUID | None = None
+    repeats: bool = False
+
+
+def environment() -> str:
+    """Answer the environment this process is in."""
+    return os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_ENVIRONMENT
+
+
+def ask(asked: Asked, ledger: LedgerStore | None, *, force: bool = False) -> None:
+    """Refuse a sweep that may not run here and now.
+
+    Raises WrongEnvironment, RequirementMissing, AlreadyApplied, ChangedSinceApplied; `force` overrides the last two.
+    """
+    here = environment()
+    if asked.environments and here not in asked.environments:
+        raise WrongEnvironment(
+            f"{asked.name!r} runs in {' or '.join(asked.environments)}; this is {here!r}.",
+            fix=f"run it there; ${ENVIRONMENT_VARIABLE} names the environment of a process",
+            meta={"sweep": asked.name, "environment": here, "environments": list(asked.environments)},
+        )
+    for required in asked.requires:
+        if ledger is None or not ledger.list(name=required, status="done", limit=1):
+            raise RequirementMissing(
+                f"{asked.name!r} requires {required!r}, which the ledger does not list as done.",
+                fix=f"rowsweep sweeps launch {required}",
+                meta={"sweep": asked.name, "requires": required},
+            )
+    if not force and not asked.repeats:
+        _refuse_applied(asked, None if ledger is None else applied_row(ledger, asked))
+
+
+def applied_row(ledger: LedgerStore, asked: Asked) -> Backfill | None:
+    """Answer the newest `done` row of that name and input, leaving out the run's own."""
+    rows = ledger.list(name=asked.name, status="done", limit=_LOOKED_AT)
+    return next((row for row in rows if row.run_id != asked.run_id and row.input == asked.input), None)
+
+
+def _refuse_applied(asked: Asked, row: Backfill | None) -> None:
+    if row is None:
+        return
+    when = f"{row.finished_at:%Y-%m-%d %H:%M} UTC" if row.finished_at is not None else "before"
+    fix = (
+        f"rowsweep ledger --name {asked.name}; launch(force=True) or `rowsweep run {asked.name} --force` runs it again"
+    )
+    meta = {"sweep": asked.name, "run_id": str(row.run_id), "applied": row.checksum, "declared": asked.checksum}
+    if row.checksum == asked.checksum:
+        raise AlreadyApplied(
+            f"{asked.name!r} was applied here at {when} (run {row.run_id}, {row.rows:,} rows).", fix=fix, meta=meta
+        )
+    raise ChangedSinceApplied(
+        f"{asked.name!r} was applied here at {when} (run {row.run_id}), and its declaration has changed since.",
+        fix=fix,
+        meta=meta,
+    )

@@ -1,0 +1,225 @@
+"""What the catalog says of a swept table: its columns, and which key can carry a sweep."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from psycopg import Connection, sql
+from psycopg.rows import tuple_row
+
+from rowsweep.errors import InvalidKey, UnknownSource, nearest
+from rowsweep.sweeps.keyset.rows import Rows
+
+_TABLE: Final = """
+    select c.oid, n.nspname, c.relname, c.relkind::text,
+           c.relkind = 'r' and exists (select from pg_catalog.pg_inherits i where i.inhparent = c.oid)
+      from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+     where c.oid = pg_catalog.to_regclass(%(name)s)::pg_catalog.oid"""
+_TABLES: Final = """
+    select n.nspname, c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+     where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast')
+     order by pg_catalog.pg_table_is_visible(c.oid) desc, 1, 2 limit 2000"""
+_COLUMNS: Final = """
+    select a.attname, tn.nspname, t.typname, t.typtype::text, t.typcategory::text,
+           pg_catalog.format_type(a.atttypid, a.atttypmod), a.atttypmod, a.attnotnull, a.attgenerated <> '',
+           b.typcategory <> 'G' and (b.typtype in ('e', 'r', 'm') or b.typname = 'varchar' or exists (
+               select from pg_catalog.pg_operator o
+                where o.oprname = '=' and o.oprleft = b.oid and o.oprright = b.oid)),
+           en.nspname, et.typname, et.typtype::text
+      from pg_catalog.pg_attribute a
+      join pg_catalog.pg_type t on t.oid = a.atttypid
+      join pg_catalog.pg_namespace tn on tn.oid = t.typnamespace
+      left join pg_catalog.pg_type et on et.oid = t.typelem and t.typcategory = 'A'
+      left join pg_catalog.pg_namespace en on en.oid = et.typnamespace
+      join pg_catalog.pg_type b
+        on b.oid = case when t.typtype = 'd' then t.typbasetype else coalesce(et.oid, t.oid) end
+     where a.attrelid = %(table)s and a.attnum > 0 and not a.attisdropped order by a.attnum"""
+_KEYS: Final = """
+    select i.indexrelid::pg_catalog.regclass::text, i.indisprimary,
+           array(select a.attname::text from pg_catalog.generate_series(0, i.indnkeyatts - 1) k
+                   join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[k] order by k),
+           i.indisvalid, i.indimmediate, i.indpred is null, i.indexprs is null,
+           not exists (select from pg_catalog.generate_series(0, i.indnkeyatts - 1) k
+                        where i.indoption[k] & 1 <> i.indoption[0] & 1),
+           not exists (select from pg_catalog.generate_series(0, i.indnkeyatts - 1) k
+                         join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[k]
+                        where not a.attnotnull),
+           not exists (select from pg_catalog.generate_series(0, i.indnkeyatts - 1) k
+                         join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[k]
+                         join pg_catalog.pg_opclass o on o.oid = i.indclass[k]
+                        where a.attcollation <> i.indcollation[k] or not o.opcdefault)
+      from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid
+      join pg_catalog.pg_am m on m.oid = c.relam
+     where i.indrelid = %(table)s and i.indisunique and m.amname = 'btree' order by i.indisprimary desc, 1"""
+_WHY_UNUSABLE: Final = (
+    "it is not valid (a CREATE INDEX CONCURRENTLY that failed)",
+    "it is deferrable: uniqueness is checked late",
+    "it is partial: rows outside it would be skipped",
+    "it is on an expression",
+    "its columns are ordered in different directions",
+    "a column of it may be null",
+    "it uses another collation or operator class than the column",
+)
+
+
+def quoted(*parts: str) -> sql.SQL:
+    """Quote a name for a statement that binds values: there a `%` in a name is doubled too."""
+    return sql.SQL(sql.Identifier(*parts).as_string(None).replace("%", "%%"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: its name, its type (schema, name, text with modifiers), and what may be done with it."""
+
+    name: str
+    type_schema: str
+    type_name: str
+    type_kind: str
+    category: str
+    type_text: str
+    typmod: int
+    not_null: bool
+    generated: bool
+    comparable: bool
+    element_schema: str | None = None
+    element_name: str | None = None
+    element_kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table that can be swept: qualified name, columns in order, and the columns of its key."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @property
+    def qualified(self) -> str:
+        """The name as a person reads it."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def identifier(self) -> sql.SQL:
+        """The quoted, qualified name."""
+        return quoted(self.schema, self.name)
+
+    def column(self, name: str) -> Column:
+        """Answer a column by name; UnknownSource with the nearest names otherwise."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        names = [column.name for column in self.columns]
+        near = nearest(name, names) or names[:5]
+        raise UnknownSource(
+            f"The table {self.qualified} has no column {name!r} (nearest: {', '.join(map(repr, near))}).",
+            fix=f"use one of {', '.join(map(repr, near))}",
+            meta={"table": self.qualified, "column": name, "nearest": near},
+        )
+
+    @property
+    def key_types(self) -> tuple[Column, ...]:
+        """The key's columns with their types."""
+        return tuple(self.column(name) for name in self.key)
+
+    def as_json(self) -> dict[str, Any]:
+        """Answer the table as it is stored by the setup step."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Table:
+        """Restore a table that the setup step stored."""
+        columns = tuple(Column(**column) for column in stored["columns"])
+        return cls(schema=stored["schema"], name=stored["name"], columns=columns, key=tuple(stored["key"]))
+
+
+def find_table(connection: Connection[Any], rows: Rows) -> Table:
+    """Read the swept table off the catalog and choose its key.
+
+    Raises UnknownSource for a missing table or column, InvalidKey for what has no usable key; both name what there is.
+    """
+    cursor = connection.cursor(row_factory=tuple_row)
+    wanted = sql.Identifier(*rows.parts).as_string(connection)
+    found = cursor.execute(_TABLE, {"name": wanted}).fetchone()
+    if found is None:
+        raise _unknown_table(cursor.execute(_TABLES).fetchall(), rows)
+    oid, schema, name, kind, has_children = found
+    qualified = f"{schema}.{name}"
+    _check_kind(qualified, kind, has_children=has_children)
+    columns = tuple(
+        Column(
+            name=row[0], type_schema=row[1], type_name=row[2], type_kind=row[3], category=row[4], type_text=row[5],
+            typmod=row[6], not_null=row[7], generated=row[8], comparable=row[9],
+            element_schema=row[10], element_name=row[11], element_kind=row[12],
+        )
+        for row in cursor.execute(_COLUMNS, {"table": oid}).fetchall()
+    )  # fmt: skip
+    keys = cursor.execute(_KEYS, {"table": oid}).fetchall()
+    bare = Table(schema=schema, name=name, columns=columns, key=())
+    for column in (*(rows.columns or ()), *(rows.key_columns or ())):
+        bare.column(column)
+    return Table(schema=schema, name=name, columns=columns, key=_choose_key(bare, keys, rows.key_columns))
+
+
+def _check_kind(qualified: str, kind: str, *, has_children: bool) -> None:
+    what = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "i": "an index"}
+    if kind not in ("r", "p"):
+        raise InvalidKey(
+            f"{qualified} is {what.get(kind, 'no table')}: it has no key whose uniqueness the catalog proves.",
+            fix="sweep the table behind it, with its condition as where=",
+            meta={"table": qualified, "kind": kind},
+        )
+    if has_children:
+        raise InvalidKey(
+            f"{qualified} has inheritance children: a unique index of the parent does not cover their rows.",
+            fix="sweep each child table by itself",
+            meta={"table": qualified},
+        )
+
+
+def _choose_key(table: Table, keys: list[tuple[Any, ...]], declared: tuple[str, ...] | None) -> tuple[str, ...]:
+    usable = [tuple(key[2]) for key in keys if all(key[3:])]
+    if declared is not None:
+        if declared in usable:
+            return declared
+        why = next((_why(key) for key in keys if tuple(key[2]) == declared), "no unique index has just these columns")
+        raise _no_key(
+            table, f"The key ({', '.join(declared)}) of {table.qualified} cannot carry a sweep: {why}.", usable
+        )
+    primary = next((key for key in keys if key[1]), None)
+    if primary is None:
+        raise _no_key(table, f"{table.qualified} has no primary key.", usable)
+    if not all(primary[3:]):
+        raise _no_key(table, f"The primary key of {table.qualified} cannot carry a sweep: {_why(primary)}.", usable)
+    return tuple(primary[2])
+
+
+def _why(key: tuple[Any, ...]) -> str:
+    return next((why for why, holds in zip(_WHY_UNUSABLE, key[3:], strict=True) if not holds), "it is usable")
+
+
+def _no_key(table: Table, cause: str, usable: list[tuple[str, ...]]) -> InvalidKey:
+    if usable:
+        fix = "name one of its keys: " + " or ".join(f"Rows(…, key={list(key)!r})" for key in usable[:3])
+    else:
+        column = next((c.name for c in table.columns if c.not_null), table.columns[0].name if table.columns else "id")
+        quoted = f'"{table.schema}"."{table.name}"'
+        fix = (
+            f'alter table {quoted} alter column "{column}" set not null; '
+            f'create unique index concurrently on {quoted} ("{column}")'
+        )
+    return InvalidKey(cause, fix=fix, meta={"table": table.qualified, "usable": [list(key) for key in usable]})
+
+
+def _unknown_table(tables: list[tuple[Any, ...]], rows: Rows) -> UnknownSource:
+    wanted = ".".join(rows.parts)
+    known = [name if len(rows.parts) == 1 else f"{schema}.{name}" for schema, name in tables]
+    near = nearest(wanted, known)
+    shown = ", ".join(map(repr, near)) if near else "none is close"
+    return UnknownSource(
+        f"There is no table {wanted!r} (nearest: {shown}).",
+        fix=f"Rows({near[0]!r})" if near else "check the name, its schema and the connection's search_path",
+        meta={"table": wanted, "nearest": near},
+    )

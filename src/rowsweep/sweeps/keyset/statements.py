@@ -1,0 +1,218 @@
+"""The SQL composed for an application's own table: keyset pages, updates, write-back, estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg import sql
+
+from rowsweep.sweeps.keyset.catalog import Column, Table, quoted
+
+STAGE = "rowsweep_stage"
+_PROBES: Final = (
+    "explain select (\n{}\n){} from {}",
+    "explain select case when true then \n{}\n end{} from {}",
+)
+
+_Part = sql.Composable
+
+
+def expression(text: str, *, bound: bool) -> sql.SQL:
+    """Take the application's own SQL as it stands; where no parameters are bound a `%` is an ordinary character."""
+    return sql.SQL(text if bound else text.replace("%", "%%"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """Compose every statement of one sweep over one table.
+
+    Values are bound by name: `%(rs_limit)s` rows a page, `rs_c0…` the cursor's texts, `rs_u0…` the upper bound's,
+    beside the application's own parameters. The key's comparisons use the columns' own type and collation.
+    """
+
+    table: Table
+    where: str | None
+    bound_params: bool
+    bounded: bool
+
+    def page_update(self, assignments: Mapping[str, str], *, started: bool) -> sql.Composed:
+        """Find the next page and update its rows in one statement: found, last key as text, exact, changed."""
+        sets = sql.SQL(", ").join(
+            sql.SQL("{} = (\n{}\n)").format(quoted(column), self._own(text)) for column, text in assignments.items()
+        )
+        changed = sql.SQL("update {} set {} where {} returning 1").format(
+            self.table.identifier, sets, self._range(started=started)
+        )
+        return self._page(started=started, work=changed)
+
+    def page_lock(self, *, started: bool, lock: bool) -> sql.Composed:
+        """Find the next page, and count the rows in it that match, locking them where they may be written back."""
+        counted = sql.SQL("select 1 from {} where {}{}").format(
+            self.table.identifier,
+            self._range(started=started),
+            sql.SQL(" for no key update" if lock else ""),
+        )
+        return self._page(started=started, work=counted)
+
+    def read(self, columns: Iterable[_Part], *, started: bool, lock: bool, matching: bool = True) -> sql.Composed:
+        """Read the rows between the cursor and the page's last key (`rs_u0…`), in key order."""
+        conditions = self._between(started=started)
+        if matching and self.where is not None:
+            conditions.append(self._matches())
+        return sql.SQL("select {} from {} where {} order by {}{}").format(
+            sql.SQL(", ").join(columns),
+            self.table.identifier,
+            _all(conditions),
+            self._key(),
+            sql.SQL(" for no key update" if lock else ""),
+        )
+
+    def first_matching(self) -> sql.Composed:
+        """Find the last key of the first rows that match: what a preview runs over."""
+        form = "select {} from (select {} from {} where {} order by {} limit %(rs_limit)s) rs_first order by {} limit 1"
+        return sql.SQL(form).format(
+            self._key_texts(),
+            self._key(),
+            self.table.identifier,
+            self._matches(),
+            self._key(),
+            self._key(descending=True),
+        )
+
+    def highest(self) -> sql.Composed:
+        """Find the highest key there is."""
+        return sql.SQL("select {} from {} order by {} limit 1").format(
+            self._key_texts(), self.table.identifier, self._key(descending=True)
+        )
+
+    def matching(self) -> sql.Composed:
+        """Select every row that the sweep is over; for estimates and counts."""
+        bounds = [self._compare("<=", "u")] if self.bounded else []
+        return sql.SQL("select 1 from {} where {}").format(self.table.identifier, _all([*bounds, self._matches()]))
+
+    def probes(self, assignments: Mapping[str, str] | None) -> list[tuple[str, str, sql.Composed]]:
+        """Answer statements that plan only if each piece of the application's SQL stands as one expression.
+
+        Each is `(field, text, statement)`; two wrappings a piece, since no text escapes both.
+        """
+        pieces = [("where", self.where, "boolean")] if self.where is not None else []
+        pieces += [(f"set[{column!r}]", text, "") for column, text in (assignments or {}).items()]
+        probes: list[tuple[str, str, sql.Composed]] = []
+        for field, text, kind in pieces:
+            cast = sql.SQL("::pg_catalog.bool" if kind else "")
+            probes += [
+                (field, text, sql.SQL(form).format(self._own(text), cast, self.table.identifier)) for form in _PROBES
+            ]
+        if assignments:
+            whole = sql.SQL("explain ") + self.page_update(assignments, started=False)
+            probes.append(("set", ", ".join(assignments.values()), whole))
+        return probes
+
+    def create_stage(self, columns: Iterable[str]) -> sql.Composed:
+        """Make the session's staging table: the given columns with their own types and collations, no constraint."""
+        return sql.SQL("create temporary table {} on commit delete rows as select {} from {} where false").format(
+            quoted(STAGE), self._names(columns), self.table.identifier
+        )
+
+    def copy_stage(self, columns: Iterable[str]) -> sql.Composed:
+        """Fill the staging table from CSV."""
+        return sql.SQL("copy pg_temp.{} ({}) from stdin (format csv)").format(quoted(STAGE), self._names(columns))
+
+    def write_back(self, columns: Iterable[Column], *, started: bool) -> sql.Composed:
+        """Update the page's rows from the staging table where a value really differs."""
+        changing = list(columns)
+        sets = sql.SQL(", ").join(sql.SQL("{0} = rs_new.{0}").format(quoted(column.name)) for column in changing)
+        matched = [sql.SQL("rs_old.{0} = rs_new.{0}").format(quoted(name)) for name in self.table.key]
+        return sql.SQL("update {} rs_old set {} from pg_temp.{} rs_new where {} and {} and ({})").format(
+            self.table.identifier,
+            sets,
+            quoted(STAGE),
+            _all(matched),
+            _all(self._between(started=started, alias="rs_old")),
+            sql.SQL(" or ").join(_differs(column) for column in changing),
+        )
+
+    def _page(self, *, started: bool, work: _Part) -> sql.Composed:
+        page = [self._compare(">", "c")] if started else []
+        if self.bounded:
+            page.append(self._compare("<=", "u"))
+        exact = sql.SQL(" and ").join(
+            sql.SQL("({0}::pg_catalog.text)::{1} = {0}").format(quoted(column.name), _type(column))
+            for column in self.table.key_types
+        )
+        return sql.SQL(
+            "with rs_page as materialized (select {key} from {table}{where} order by {key} limit %(rs_limit)s),\n"
+            "rs_bound as materialized (select {key} from rs_page order by {last} limit 1),\n"
+            "rs_work as ({work})\n"
+            "select (select pg_catalog.count(*) from rs_page), {texts}, {exact},\n"
+            "       (select pg_catalog.count(*) from rs_work) from rs_bound"
+        ).format(
+            key=self._key(),
+            table=self.table.identifier,
+            where=sql.SQL(" where {}").format(_all(page)) if page else sql.SQL(""),
+            last=self._key(descending=True),
+            work=work,
+            texts=self._key_texts(),
+            exact=exact,
+        )
+
+    def _range(self, *, started: bool) -> sql.Composable:
+        bound = sql.SQL(", ").join(sql.SQL("(select {} from rs_bound)").format(quoted(name)) for name in self.table.key)
+        conditions: list[_Part] = [self._compare(">", "c")] if started else []
+        conditions.append(sql.SQL("({}) <= ({})").format(self._key(), bound))
+        if self.where is not None:
+            conditions.append(self._matches())
+        return _all(conditions)
+
+    def _between(self, *, started: bool, alias: str | None = None) -> list[_Part]:
+        lower = [self._compare(">", "c", alias)] if started else []
+        return [*lower, self._compare("<=", "u", alias)]
+
+    def _compare(self, operator: str, prefix: str, alias: str | None = None) -> _Part:
+        values = sql.SQL(", ").join(
+            sql.SQL("{}::{}").format(sql.Placeholder(f"rs_{prefix}{at}"), _type(column))
+            for at, column in enumerate(self.table.key_types)
+        )
+        return sql.SQL("({}) {} ({})").format(self._key(alias=alias), sql.SQL(operator), values)
+
+    def _matches(self) -> _Part:
+        return sql.SQL("true") if self.where is None else sql.SQL("(\n{}\n)").format(self._own(self.where))
+
+    def _own(self, text: str) -> sql.SQL:
+        return expression(text, bound=self.bound_params)
+
+    def _key(self, *, descending: bool = False, alias: str | None = None) -> sql.Composed:
+        form = sql.SQL("{} desc" if descending else "{}")
+        names = (quoted(name) if alias is None else quoted(alias, name) for name in self.table.key)
+        return sql.SQL(", ").join(form.format(name) for name in names)
+
+    def _key_texts(self) -> sql.Composed:
+        return sql.SQL(", ").join(sql.SQL("{}::pg_catalog.text").format(quoted(name)) for name in self.table.key)
+
+    def _names(self, columns: Iterable[str]) -> sql.Composed:
+        return sql.SQL(", ").join(quoted(column) for column in columns)
+
+
+def cursor_values(prefix: str, cursor: Iterable[str] | None) -> dict[str, Any]:
+    """Bind a cursor's texts as `rs_<prefix>0…`."""
+    return {f"rs_{prefix}{at}": text for at, text in enumerate(cursor or ())}
+
+
+def _type(column: Column) -> sql.SQL:
+    """Name a column's type without its modifiers, so that a cast rounds and cuts nothing."""
+    return quoted(column.type_schema, column.type_name)
+
+
+def _all(conditions: Iterable[_Part]) -> _Part:
+    return sql.SQL(" and ").join(conditions)
+
+
+def _differs(column: Column) -> sql.Composed:
+    form = (
+        "rs_old.{0} is distinct from rs_new.{0}"
+        if column.comparable
+        else "rs_old.{0}::pg_catalog.text is distinct from rs_new.{0}::pg_catalog.text"
+    )
+    return sql.SQL(form).format(quoted(column.name))

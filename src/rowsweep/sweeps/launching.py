@@ -1,0 +1,131 @@
+"""Launch a sweep, or attach to the run of it that is live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.jobs.request import EnqueueOptions
+from rowsweep.options import count, rate
+from rowsweep.queue.records import LIVE_STATES, NewBackfill
+from rowsweep.sweeps import gate
+from rowsweep.sweeps.batch.connection import BatchConnection
+from rowsweep.sweeps.run import Host, Run, host, ledger_of
+from rowsweep.sweeps.setup import check_sweep, settings_for
+
+if TYPE_CHECKING:
+    from rowsweep.queue.contract import Driver, LedgerStore
+    from rowsweep.queue.records import Backfill, EnqueueResult, NewJob
+    from rowsweep.sweeps.declare import Sweep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """What a launch says besides the input; `rate` and `batch_rows` travel with the run."""
+
+    force: bool = False
+    delay: str | timedelta | None = None
+    rate: str | None = None
+    batch_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            rate(self.rate, option="rate")
+        if self.batch_rows is not None:
+            count(self.batch_rows, option="batch_rows", minimum=1)
+
+    def as_json(self) -> dict[str, Any]:
+        """Answer what the ledger row keeps of them."""
+        given = {"force": self.force or None, "rate": self.rate, "batch_rows": self.batch_rows}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:
+    """Put one run on the queue with its ledger row, in one transaction, or attach to the live one."""
+    app = host()
+    driver = app.driver
+    ledger = ledger_of(driver)
+    request = sweep.request(value, EnqueueOptions(delay=options.delay))
+    live = find_live(ledger, sweep, request.input)
+    if live is not None:
+        return _attached(app, sweep, live)
+    gate.ask(sweep.asked(request.input), ledger, force=options.force)
+    check_here(driver, sweep, request.tenant_id)
+    run = _enqueue(app, sweep, request, options)
+    app.work_here()
+    return run
+
+
+def find_live(ledger: LedgerStore, sweep: Sweep[Any], form: Any) -> Backfill | None:
+    """Answer the ledger row of the live run of this sweep with this input."""
+    rows = [*ledger.list(name=sweep.name, status="running"), *ledger.list(name=sweep.name, status="paused")]
+    return next((row for row in rows if row.input == form and row.job_state in LIVE_STATES), None)
+
+
+def check_here(driver: Driver, sweep: Sweep[Any], tenant: str | None) -> None:
+    """Check the declaration against the database, writing nothing."""
+    held = BatchConnection(driver, None, settings_for(sweep.spec, tenant, cross_tenant=sweep.crosses_tenants))
+    try:
+        with held.transaction():
+            check_sweep(held.connection, sweep.spec)
+    finally:
+        held.release()
+
+
+def status_here(sweep: Sweep[Any]) -> dict[str, Any]:
+    """Answer how a sweep without input stands in the connected database."""
+    ledger = ledger_of(host().driver)
+    live = find_live(ledger, sweep, None)
+    applied = gate.applied_row(ledger, sweep.asked(None))
+    row = live or applied
+    if live is not None:
+        state = "live"
+    elif applied is None:
+        state = "pending"
+    else:
+        state = "applied" if applied.checksum == sweep.checksum else "changed"
+    return {
+        "state": state,
+        "run_id": None if row is None else str(row.run_id),
+        "checksum": sweep.checksum,
+        "applied_checksum": None if applied is None else applied.checksum,
+    }
+
+
+def _enqueue(app: Host, sweep: Sweep[Any], request: NewJob, options: LaunchOptions) -> Run:
+    keyed = replace(request, idempotency_key=sweep.launch_key(request.input))
+    with app.driver.transaction() as opened:
+        result: EnqueueResult = opened.stores.jobs.enqueue([keyed])[0]
+        ledger = opened.stores.ledger
+        if not result.deduplicated and ledger is not None:
+            ledger.start(_new_row(app, sweep, keyed, options))
+    if result.deduplicated:
+        return Run(app, result.run_id, sweep.name, attached=True, note=f"{sweep.name!r} was launched a moment ago.")
+    return Run(app, result.run_id, sweep.name)
+
+
+def _new_row(app: Host, sweep: Sweep[Any], request: NewJob, options: LaunchOptions) -> NewBackfill:
+    return NewBackfill(
+        run_id=request.run_id,
+        name=sweep.name,
+        kind=sweep.sweep_kind,
+        checksum=sweep.checksum,
+        environment=gate.environment(),
+        app_version=app.app_version,
+        input=request.input,
+        options=options.as_json(),
+        launched_by=request.enqueued_by,
+    )
+
+
+def _attached(app: Host, sweep: Sweep[Any], row: Backfill) -> Run:
+    note = f"{sweep.name!r} is live already ({row.status}, {row.rows:,} rows): attached to run {row.run_id}."
+    if row.checksum != sweep.checksum:
+        note += " It was launched from another version of the declaration."
+    if row.status == "paused":
+        note += " It is paused: run.resume() goes on."
+    run = Run(app, row.run_id, sweep.name, attached=True, note=note)
+    if row.status == "running":
+        app.work_here()
+    return run

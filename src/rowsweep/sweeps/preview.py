@@ -1,0 +1,126 @@
+"""Run the first rows of a sweep through the real path, answer before and after, and roll back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rowsweep.errors import UnsafePreview
+from rowsweep.options import count
+from rowsweep.sweeps.batch.connection import BatchConnection
+from rowsweep.sweeps.batch.reading import CopyReader
+from rowsweep.sweeps.batch.work import HandlerCall, Page, PageFinder, check_transaction
+from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.position import Position
+from rowsweep.sweeps.run import host
+from rowsweep.sweeps.setup import check_sweep, settings_for, statements_for
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rowsweep.sweeps.declare import Sweep
+    from rowsweep.sweeps.keyset.catalog import Table
+
+_NO_RUN = str(UUID(int=0))
+
+
+class _RolledBack(Exception):
+    """Leave the preview's transaction without committing it."""
+
+
+def preview(sweep: Sweep[Any], n: int, value: Any, *, allow_effects: bool) -> pl.DataFrame:
+    """Answer the first n matching rows before and after; nothing stays."""
+    rows = count(n, option="n", minimum=1, maximum=100_000)
+    if not sweep.spec.atomic and not allow_effects:
+        raise UnsafePreview(
+            f"{sweep.name!r} is declared atomic=False: its handler may act elsewhere, which no rollback undoes.",
+            fix=f"preview({n}, allow_effects=True)",
+            meta={"sweep": sweep.name},
+        )
+    parsed, _ = sweep.options.input.dump(value)
+    tenant = sweep.tenant_for(parsed)
+    held = BatchConnection(host().driver, None, settings_for(sweep.spec, tenant, cross_tenant=sweep.crosses_tenants))
+    answer: list[pl.DataFrame] = []
+    try:
+        with held.transaction():
+            answer.append(_previewed(sweep, held, parsed, rows))
+            raise _RolledBack
+    except _RolledBack:
+        return answer[0]
+    finally:
+        held.release()
+
+
+def _previewed(sweep: Sweep[Any], held: BatchConnection, value: Any, rows: int) -> pl.DataFrame:
+    spec = sweep.spec
+    table = check_sweep(held.connection, spec)
+    statements = statements_for(table, spec, bounded=False)
+    params = spec.rows.params_form or {}
+    found = held.connection.execute(statements.first_matching(), {**params, "rs_limit": rows}).fetchone()
+    if found is None:
+        return _empty(sweep, held, table)
+    to = tuple(found)
+    finder = PageFinder(held, statements_for(table, spec, bounded=True), params, to)
+    before = _reader(finder, table, to, matching=True).frame()
+    if spec.assignments is not None:
+        finder.updated(spec.assignments, Position(), 10_000_000)
+    else:
+        _run_handler(sweep, finder, table, value, Page(found=before.height, to=to, rows=before.height))
+    after = _reader(finder, table, to, matching=False).frame()
+    return _side_by_side(sweep, table, before, after)
+
+
+def _run_handler(sweep: Sweep[Any], finder: PageFinder, table: Table, value: Any, page: Page) -> None:
+    handler = sweep.spec.handler
+    assert handler is not None  # noqa: S101 - the declaration has one or the other
+    call = HandlerCall(
+        finder=finder, handler=handler, columns=sweep.read_columns(table), run_id=_NO_RUN, ctx=None, input=value
+    )
+    reader = call.reader(Position(), page.to, lock=True)
+    answer = call.handler(call.batch(Position(), page.to, reader))
+    check_transaction(finder.held.connection)
+    call.write(answer, Position(), page.to, reader)
+
+
+def _reader(finder: PageFinder, table: Table, to: tuple[str, ...], *, matching: bool) -> CopyReader:
+    return CopyReader(
+        connection=lambda: finder.held.connection,
+        statements=finder.statements,
+        columns=table.columns,
+        values=finder.page_values(Position(), to),
+        started=False,
+        lock=False,
+        matching=matching,
+    )
+
+
+def _empty(sweep: Sweep[Any], held: BatchConnection, table: Table) -> pl.DataFrame:
+    """Answer no rows, in the shape they would have."""
+    statements = statements_for(table, sweep.spec, bounded=True)
+    nothing = CopyReader(
+        connection=lambda: held.connection,
+        statements=statements,
+        columns=sweep.read_columns(table),
+        values={**(sweep.spec.rows.params_form or {}), **cursor_values("u", [None for _ in table.key])},  # type: ignore[misc]
+        started=False,
+        lock=False,
+    )
+    return nothing.frame()
+
+
+def _side_by_side(sweep: Sweep[Any], table: Table, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """Join the two by key: swept columns as they were, and `<column>_after` for each that changed."""
+    import polars as pl
+
+    key = list(table.key)
+    swept = [column.name for column in sweep.read_columns(table)]
+    joined = before.join(after, on=key, how="left", suffix="_after", maintain_order="left", nulls_equal=True)
+    assigned = sweep.spec.assignments or {}
+    changed = [
+        name
+        for name in before.columns
+        if name not in key
+        and (name in assigned or joined.select((pl.col(name).ne_missing(pl.col(f"{name}_after"))).any()).item())
+    ]
+    shown = list(dict.fromkeys([*key, *swept, *changed]))
+    return joined.select(*shown, *(f"{name}_after" for name in changed))

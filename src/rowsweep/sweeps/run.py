@@ -1,0 +1,173 @@
+"""A run of a sweep, watched and steered from any process."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from uuid import UUID
+
+from rowsweep.clock import real_monotonic
+from rowsweep.errors import NotImplementedByDriver, SweepCancelled, SweepFailed, SweepNotFound, TimedOut
+from rowsweep.jobs import ambient
+from rowsweep.options import duration
+from rowsweep.queue.records import FINISHED_STATES
+from rowsweep.signals import RunSignal
+from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from rowsweep.queue.contract import Driver, LedgerStore
+    from rowsweep.queue.records import Backfill, Wanted
+
+_LOOK_SECONDS: Final = 0.25
+_RESULT_SECONDS: Final = 5.0
+
+
+class Host(Protocol):
+    """The connected app, as sweeps see it."""
+
+    actor: str | None
+    app_version: str | None
+
+    @property
+    def driver(self) -> Driver:
+        """Where the queue and the ledger are."""
+
+    def work_here(self) -> None:
+        """Start working what this process has declared, unless a fleet is to do it; look for work at once."""
+
+    def bundle(self, snapshot: Snapshot) -> dict[str, str]:
+        """Answer a snapshot's display bundle; `text/plain` is always in it."""
+
+
+def host() -> Host:
+    """Answer the connected app; DriverUnavailable before anything is connected."""
+    return cast("Host", ambient.enqueuer())
+
+
+def ledger_of(driver: Driver) -> LedgerStore:
+    """Answer the driver's ledger; NotImplementedByDriver where it has none."""
+    ledger = driver.stores().ledger
+    if ledger is None:
+        raise NotImplementedByDriver(
+            f"The driver {driver.name!r} keeps no ledger of sweeps.", fix="rs.connect() with the Postgres driver"
+        )
+    return ledger
+
+
+class Run:
+    """One run of a sweep: watch it with `snapshot()` and `wait()`, steer it with `pause()`, `resume()`, `cancel()`.
+
+    It holds nothing: closing the notebook or the process that launched it changes nothing for the run, and
+    `rs.attach(run_id)` finds it again from anywhere. `attached` says that `launch()` found it live already; `note`
+    is what there was to say about that.
+    """
+
+    def __init__(self, app: Host, run_id: UUID, name: str, *, attached: bool = False, note: str | None = None) -> None:
+        self.run_id = run_id
+        self.name = name
+        self.attached = attached
+        self.note = note
+        self._app = app
+        self._last: Snapshot | None = None
+
+    def __repr__(self) -> str:
+        return self._app.bundle(self.snapshot())["text/plain"]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return self._app.bundle(self.snapshot())
+
+    def snapshot(self) -> Snapshot:
+        """Answer how the run stands now: one statement. Raises SweepNotFound before its pass has begun."""
+        self._last = snapshot_of(self._row(), self._last)
+        return self._last
+
+    def wait(self, timeout: str | timedelta | None = None) -> dict[str, Any]:
+        """Wait until the run ends and answer its totals: rows, written, batches, rejected, remaining.
+
+        Raises SweepFailed with the last error, SweepCancelled, and TimedOut (the run goes on). Ctrl-C leaves the run
+        going and says so. A paused run is waited for.
+        """
+        limit = None if timeout is None else duration(timeout, option="timeout").total_seconds()
+        began = real_monotonic()
+        try:
+            while (row := self._row()).status not in ("done", "failed", "cancelled"):
+                if limit is not None and real_monotonic() - began > limit:
+                    raise self._timed_out(row, limit)
+                RunSignal().wait(_LOOK_SECONDS)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"Stopped waiting; {self.name!r} goes on: rs.attach({str(self.run_id)!r})\n")
+            raise
+        return self._ended(row)
+
+    def pause(self, reason: str | None = None) -> Snapshot:
+        """Pause behind the batch in flight; at once where nobody works it. Raises SweepNotLive for an ended run."""
+        return self._steered("pause", reason)
+
+    def resume(self, reason: str | None = None) -> Snapshot:
+        """Go on behind the cursor: a paused run, or a failed or cancelled one with its attempts counted anew.
+
+        Raises SweepNotLive for a run that is done.
+        """
+        return self._steered("run", reason)
+
+    def cancel(self, reason: str | None = None) -> Snapshot:
+        """End the run: its statement in flight is cancelled and that batch rolls back; what was committed stays.
+
+        Raises NotCancellable for an ended run.
+        """
+        return self._steered("cancel", reason)
+
+    def _steered(self, wanted: Wanted, reason: str | None) -> Snapshot:
+        row = ledger_of(self._app.driver).steer(self.run_id, wanted, reason=reason)
+        if wanted == "run":
+            self._app.work_here()
+        self._last = snapshot_of(row, self._last)
+        return self._last
+
+    def _row(self) -> Backfill:
+        row = ledger_of(self._app.driver).get(self.run_id)
+        if row is None:
+            raise SweepNotFound(
+                f"No ledger row has the run id {self.run_id}.",
+                fix="rowsweep sweeps ls",
+                meta={"run_id": str(self.run_id)},
+            )
+        return row
+
+    def _ended(self, row: Backfill) -> dict[str, Any]:
+        if row.status == "failed":
+            raise SweepFailed(
+                f"{row.name!r} failed after {row.rows:,} rows in {row.batches:,} batches: {row.last_error}",
+                fix=f"run.resume() goes on behind the last batch (rowsweep sweeps resume {row.run_id})",
+                meta={"run_id": str(row.run_id), "code": row.last_error_code},
+            )
+        if row.status == "cancelled":
+            raise SweepCancelled(
+                f"{row.name!r} was cancelled after {row.rows:,} rows"
+                + (f": {row.last_error}" if row.last_error else "."),
+                fix=f"run.resume() goes on behind the last batch (rowsweep sweeps resume {row.run_id})",
+                meta={"run_id": str(row.run_id)},
+            )
+        return {"rows": row.rows, "written": row.written, "batches": row.batches, **self._result(row)}
+
+    def _result(self, row: Backfill) -> dict[str, Any]:
+        """Answer the pass's own result, which also knows what remains: its job settles a moment after the ledger."""
+        inspection = self._app.driver.stores().inspection
+        until = real_monotonic() + _RESULT_SECONDS
+        while inspection is not None and row.job_id is not None and real_monotonic() < until:
+            job = inspection.get(row.job_id)
+            if job is not None and isinstance(job.result, dict):
+                return job.result
+            if job is None or job.state in FINISHED_STATES:
+                break
+            RunSignal().wait(_LOOK_SECONDS / 5)
+        return {"rejected": row.rejected_rows, "remaining": None}
+
+    def _timed_out(self, row: Backfill, limit: float) -> TimedOut:
+        return TimedOut(
+            f"{row.name!r} has not ended after {limit:g} s: {row.status}, {row.rows:,} rows. It goes on.",
+            fix="run.wait(timeout=…) with a longer timeout",
+            meta={"run_id": str(row.run_id)},
+        )

@@ -1,0 +1,202 @@
+"""Check a sweep against its database, and fix what must not change while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+from rowsweep.errors import ChangedSinceApplied, InvalidDeclaration, InvalidSweepSql
+from rowsweep.sweeps.batch.connection import transaction_settings
+from rowsweep.sweeps.keyset.catalog import Column, Table, find_table
+from rowsweep.sweeps.keyset.statements import Statements, cursor_values
+
+if TYPE_CHECKING:
+    from rowsweep.jobs.json_form import Json
+    from rowsweep.sweeps.spec import SweepSpec
+
+_COUNT_BELOW: Final = 1_000_000
+_COUNT_TIMEOUT: Final = "set local statement_timeout = '2s'"
+_IDLE_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What the first attempt found and every later one goes by: the table, the parameters, the upper bound, an instant.
+
+    `source` is the declared table, key and where: a later attempt's must be the same.
+    """
+
+    table: Table
+    source: Mapping[str, Any]
+    params: dict[str, Any] | None
+    upper: tuple[str, ...] | None
+    at: str
+    estimate: int | None
+    estimate_source: str | None
+
+    def statements(self, spec: SweepSpec) -> Statements:
+        """Answer the statements of the sweep over this table."""
+        return statements_for(self.table, spec, bounded=self.upper is not None)
+
+    def as_json(self) -> Json:
+        """Answer the step's stored value."""
+        return {
+            "table": self.table.as_json(),
+            "source": dict(self.source),
+            "params": self.params,
+            "upper": None if self.upper is None else list(self.upper),
+            "at": self.at,
+            "estimate": self.estimate,
+            "estimate_source": self.estimate_source,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Any) -> Setup:
+        """Restore what the step stored."""
+        return cls(
+            table=Table.from_json(stored["table"]),
+            source=stored["source"],
+            params=stored["params"],
+            upper=None if stored["upper"] is None else tuple(stored["upper"]),
+            at=stored["at"],
+            estimate=stored["estimate"],
+            estimate_source=stored["estimate_source"],
+        )
+
+
+def source_of(spec: SweepSpec) -> dict[str, Any]:
+    """Answer what a run must not change under way: the declared table, key and condition."""
+    key = spec.rows.key_columns
+    return {
+        "table": list(spec.rows.parts),
+        "key": None if key is None else list(key),
+        "where": spec.rows.where,
+        "until": spec.rows.until,
+    }
+
+
+def check_source(name: str, setup: Setup, spec: SweepSpec) -> None:
+    """Refuse to go on with a table, key or where that differ from those the run began with."""
+    now = source_of(spec)
+    changed = [field for field, value in now.items() if setup.source.get(field) != value]
+    if changed:
+        raise ChangedSinceApplied(
+            f"The {changed[0]} of {name!r} changed while its run was under way: it began with "
+            f"{setup.source.get(changed[0])!r:.200}, the declaration now says {now[changed[0]]!r:.200}.",
+            fix="restore the declaration to let the run finish, or cancel the run and launch anew",
+            meta={"sweep": name, "changed": changed},
+        )
+
+
+def statements_for(table: Table, spec: SweepSpec, *, bounded: bool) -> Statements:
+    """Answer the statements of a sweep over a table."""
+    return Statements(table=table, where=spec.rows.where, bound_params=spec.rows.params is not None, bounded=bounded)
+
+
+def settings_for(spec: SweepSpec, tenant: str | None, *, cross_tenant: bool) -> dict[str, str]:
+    """Answer the settings of a sweep's transactions."""
+    return transaction_settings(
+        lock_timeout_ms=spec.milliseconds("lock_timeout"),
+        statement_timeout_ms=spec.milliseconds("statement_timeout"),
+        idle_timeout_ms=_IDLE_MS,
+        tenant=tenant,
+        cross_tenant=cross_tenant,
+    )
+
+
+def check_sweep(connection: Any, spec: SweepSpec) -> Table:
+    """Check a declaration against its database, in an open transaction: table, columns, key, and each piece of SQL.
+
+    Raises UnknownSource, InvalidKey, InvalidDeclaration (a `set` on a key or generated column), InvalidSweepSql.
+    """
+    table = find_table(connection, spec.rows)
+    for column in spec.assignments or {}:
+        _check_writable(table, table.column(column))
+    values = {**(spec.rows.params_form or {}), "rs_limit": 1}
+    for field, text, statement in statements_for(table, spec, bounded=False).probes(spec.assignments):
+        try:
+            with connection.transaction():
+                connection.execute(statement, values)
+        except (psycopg.Error, KeyError) as error:
+            raise _sql_refused(field, text, error) from error
+    return table
+
+
+def set_up(connection: Any, spec: SweepSpec) -> Setup:
+    """Check the sweep and find what its run goes by: the highest key where it is bounded, and an estimate."""
+    table = check_sweep(connection, spec)
+    values = dict(spec.rows.params_form or {})
+    upper = None
+    if spec.rows.until == "start":
+        found = connection.execute(statements_for(table, spec, bounded=False).highest(), {}).fetchone()
+        upper = None if found is None else tuple(found)
+        values.update(cursor_values("u", upper))
+    statements = statements_for(table, spec, bounded=upper is not None)
+    estimate, source = estimate_rows(connection, statements, values)
+    at = connection.execute("select pg_catalog.to_char(pg_catalog.now(), 'YYYY-MM-DD\"T\"HH24:MI:SS.USOF')").fetchone()
+    return Setup(
+        table=table,
+        source=source_of(spec),
+        params=spec.rows.params_form,
+        upper=upper,
+        at=at[0],
+        estimate=estimate,
+        estimate_source=source,
+    )
+
+
+def estimate_rows(connection: Any, statements: Statements, values: Mapping[str, Any]) -> tuple[int | None, str | None]:
+    """Estimate the matching rows: counted where the planner expects under a million and it takes under 2 s.
+
+    Answers `(rows, "count" | "plan")`; needs an open transaction.
+    """
+    matching = statements.matching()
+    explained = connection.execute(psycopg.sql.SQL("explain (format json) ") + matching, values).fetchone()[0]
+    planned = int(explained[0]["Plan"]["Plan Rows"])
+    if planned >= _COUNT_BELOW:
+        return planned, "plan"
+    counted = count_rows(connection, statements, values)
+    return (planned, "plan") if counted is None else (counted, "count")
+
+
+def count_rows(connection: Any, statements: Statements, values: Mapping[str, Any]) -> int | None:
+    """Count the matching rows within 2 s; None where it takes longer."""
+    whole = psycopg.sql.SQL("select pg_catalog.count(*) from ({}) rs_matching").format(statements.matching())
+    try:
+        with connection.transaction():
+            connection.execute(_COUNT_TIMEOUT)
+            return int(connection.execute(whole, values).fetchone()[0])
+    except psycopg.errors.QueryCanceled:
+        return None
+
+
+def _check_writable(table: Table, column: Column) -> None:
+    if column.name in table.key:
+        raise InvalidDeclaration(
+            f"set writes {column.name!r}, a key column of {table.qualified}: a sweep would chase the rows it moves.",
+            fix="sweep by another key, Rows(…, key=[…]), or leave the column out of set",
+            meta={"field": "set", "column": column.name},
+        )
+    if column.generated:
+        raise InvalidDeclaration(
+            f"set writes {column.name!r} of {table.qualified}, which the database generates itself.",
+            fix="leave the column out of set",
+            meta={"field": "set", "column": column.name},
+        )
+
+
+def _sql_refused(field: str, text: str, error: Exception) -> InvalidSweepSql:
+    if isinstance(error, KeyError):
+        said, hint = f"no value is bound for %({error.args[0]})s", f'params={{"{error.args[0]}": …}}'
+    else:
+        diag = getattr(error, "diag", None)
+        said = getattr(diag, "message_primary", None) or str(error)
+        hint = getattr(diag, "message_hint", None) or f"correct the expression in {field}"
+    return InvalidSweepSql(
+        f"{field} does not plan as one expression: {text!r:.300}. Postgres says: {said}",
+        fix=hint,
+        meta={"field": field, "expression": text, "sqlstate": getattr(error, "sqlstate", None)},
+    )

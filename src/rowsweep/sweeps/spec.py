@@ -1,0 +1,124 @@
+"""What a sweep's declaration says, screened, with the checksum by which a changed one is told."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from rowsweep.errors import InvalidDeclaration
+from rowsweep.options import Rate, count, duration, rate
+from rowsweep.sweeps.keyset.rows import Rows
+
+_MOST_BATCH_ROWS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSpec:
+    """What is swept and how; `batch_rows`, `rate` and the timeouts may change between attempts, the rest may not."""
+
+    rows: Rows
+    assignments: Mapping[str, str] | None = None
+    handler: Callable[..., Any] | None = None
+    atomic: bool = True
+    batch_rows: int = 1_000
+    adapt: bool = True
+    rate: str | Rate | None = None
+    environments: Sequence[str] = ()
+    requires: Sequence[str] = ()
+    lock_timeout: str | timedelta = "1s"
+    statement_timeout: str | timedelta = "15s"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, Rows):
+            raise _refused("rows", "a Rows", self.rows, 'rows=rs.Rows("orders")')
+        self._check_what()
+        for option in ("atomic", "adapt"):
+            if not isinstance(getattr(self, option), bool):
+                raise _refused(option, "True or False", getattr(self, option), f"{option}=True")
+        count(self.batch_rows, option="batch_rows", minimum=1, maximum=_MOST_BATCH_ROWS)
+        if self.rate is not None:
+            rate(self.rate, option="rate")
+        for option in ("environments", "requires"):
+            _check_texts(option, getattr(self, option))
+        for option in ("lock_timeout", "statement_timeout"):
+            duration(getattr(self, option), option=option)
+
+    def milliseconds(self, option: str) -> int:
+        """Answer a timeout in whole milliseconds, at least one (zero would mean none to Postgres)."""
+        return max(round(duration(getattr(self, option), option=option).total_seconds() * 1000), 1)
+
+    def _check_what(self) -> None:
+        if (self.handler is None) == (self.assignments is None):
+            came = "neither" if self.handler is None else "both"
+            raise _refused("set", "a handler or set={column: expression}, exactly one", came, "remove one of them")
+        if self.assignments is not None:
+            _check_assignments(self.assignments)
+            if self.atomic is False:
+                raise _refused("atomic", "True with set=: the database does all the work", False, "atomic=True")
+        if self.handler is not None and inspect.iscoroutinefunction(self.handler):
+            raise _refused("handler", "a plain function", "an async one", "declare it with def")
+
+
+def checksum(kind: str, spec: SweepSpec) -> str:
+    """Answer the SHA-256 over what decides a sweep's effect: kind, table, key, where, params, set and handler.
+
+    A handler counts by its syntax tree without decorators and docstring, so comments and formatting change nothing;
+    where there is no source (a lambda, code typed at a prompt) by its bytecode. Functions it calls are not covered.
+    """
+    rows = spec.rows
+    parts = {
+        "kind": kind,
+        "table": list(rows.parts),
+        "key": None if rows.key_columns is None else list(rows.key_columns),
+        "where": rows.where,
+        "params": rows.params_form,
+        "set": None if spec.assignments is None else dict(spec.assignments),
+        "handler": None if spec.handler is None else _code_of(spec.handler),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _code_of(handler: Callable[..., Any]) -> str:
+    function = inspect.unwrap(handler)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        tree = None
+    if isinstance(tree, ast.FunctionDef):
+        tree.decorator_list = []
+        if ast.get_docstring(tree, clean=False) is not None:
+            tree.body = tree.body[1:]
+        return ast.dump(tree)
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return repr(function) if code is None else _bytecode(code)
+
+
+def _bytecode(code: Any) -> str:
+    consts = [_bytecode(const) if inspect.iscode(const) else repr(const) for const in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {consts}"
+
+
+def _check_assignments(assignments: object) -> None:
+    ok = isinstance(assignments, Mapping) and assignments
+    if not ok or not all(_is_text(column) and _is_text(text) for column, text in assignments.items()):  # type: ignore[attr-defined]
+        raise _refused("set", "columns with their SQL expressions", assignments, 'set={"total": "price * qty"}')
+
+
+def _check_texts(option: str, value: object) -> None:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(_is_text(text) for text in value):
+        raise _refused(option, "a tuple of names", value, f'{option}=("production",)')
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _refused(field: str, expected: str, got: object, fix: str) -> InvalidDeclaration:
+    return InvalidDeclaration(f"{field} must be {expected}; got {got!r:.120}.", fix=fix, meta={"field": field})
