@@ -299,7 +299,6 @@ class Pass:
             "sweeps.finished",
             sweep=self._sweep.name,
             run_id=str(self._ctx.run_id),
-            kind=self._sweep.kind,
             rows=self._at.rows,
             written=self._at.written,
             batches=self._at.batches,
