@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from rowsweep.errors import InvariantBroken
 from rowsweep.jobs.failure import Failure
 from rowsweep.queue.verdicts import Bury, Defer, Done, Drop, Refuse, Retry
 from rowsweep.telemetry.events import emit
@@ -130,12 +131,11 @@ class Settler:
 
 
 def _is_about_data(error: Exception) -> bool:
-    """Say whether a value was refused, so that sending it again cannot help: SQLSTATE class 22 or 23, or binding it."""
+    """Say whether a value was refused, so that sending it again cannot help; anything else may pass by itself."""
+    if isinstance(error, (InvariantBroken, TypeError, ValueError)):
+        return True
     sqlstate = getattr(error, "sqlstate", None)
-    if isinstance(sqlstate, str):
-        return sqlstate[:2] in {"22", "23"}
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return isinstance(error, (TypeError, ValueError)) or "DataError" in names
+    return isinstance(sqlstate, str) and sqlstate[:2] in {"22", "23"}
 
 
 def _strip(sending: _Sending) -> None:

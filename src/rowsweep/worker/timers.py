@@ -39,7 +39,7 @@ class Looper:
         timers: Timers,
         failed: Callable[[Exception], float | None],
     ) -> None:
-        self._name = f"rowsweep-{name}"
+        self._name = name
         self._step = step
         self._timers = timers
         self._failed = failed
@@ -52,7 +52,7 @@ class Looper:
         """Start the thread, once."""
         with self._condition:
             if self._thread is None and not self._is_stopping:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._run, name=f"rowsweep-{self._name}", daemon=True)
                 self._thread.start()
 
     def poke(self) -> None:

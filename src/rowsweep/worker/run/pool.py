@@ -34,8 +34,7 @@ class RunPool:
         """Hand a flight to a free thread."""
         with self._lock:
             if self._busy == self._threads:
-                name = f"rowsweep-run-{self._queue}-{self._threads + 1}"
-                threading.Thread(target=self._serve, name=name, daemon=True).start()
+                threading.Thread(target=self._serve, name=f"rowsweep-run-{self._queue}", daemon=True).start()
                 self._threads += 1
             self._busy += 1
         self._waiting.put(flight)
