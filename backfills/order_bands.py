@@ -1,0 +1,1 @@
+../src/rowsweep/cli/demo/backfills/order_bands.py

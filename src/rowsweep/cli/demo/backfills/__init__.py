@@ -1,0 +1,1 @@
+"""The demo's three sweeps, copied to where `rowsweep demo` runs."""

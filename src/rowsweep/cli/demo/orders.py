@@ -1,0 +1,88 @@
+"""The demo's table: made anew each time, and asked at the end what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from rowsweep.queue.contract import Driver
+
+TABLE: Final = "orders"
+_MARK: Final = "made by rowsweep demo"
+
+_CREATE: Final = """
+create table orders (
+    id bigint generated always as identity,
+    created_at timestamptz not null,
+    customer text not null,
+    price numeric(10, 2) not null,
+    qty integer not null,
+    total numeric,
+    band text,
+    writes integer not null default 0
+) with (fillfactor = 70)
+"""
+_FILL: Final = """
+insert into orders (created_at, customer, price, qty)
+select timestamptz '2024-01-01' + n * interval '17 seconds',
+       'customer-' || n %% 9973,
+       (n * 7919 %% 25000 + 99) / 100.0,
+       n %% 7 + 1
+from generate_series(1::bigint, %(rows)s) as n
+"""
+PROOF: Final = """\
+select count(*) as rows,
+       count(*) filter (where writes = 1) as written_once,
+       count(*) filter (where total is distinct from price * qty) as wrong,
+       sum(total) as total
+from orders"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What the table itself says: how many rows, how many were written exactly once, how many are wrong."""
+
+    rows: int
+    written_once: int
+    wrong: int
+    total: str
+
+    def holds_for(self, rows: int) -> bool:
+        """Say whether there are this many rows, each written exactly once with the right value."""
+        return self.rows == self.written_once == rows and not self.wrong
+
+
+def make_orders(driver: Driver, rows: int) -> None:
+    """Make the table anew with this many rows; a table of that name that is not the demo's is refused."""
+    with driver.sweep_connection() as connection:
+        _refuse_foreign(connection)
+        with connection.transaction():
+            connection.execute("set local client_min_messages = warning")
+            connection.execute("drop table if exists orders")
+            connection.execute(_CREATE)
+            connection.execute(f"comment on table orders is '{_MARK}'")
+            connection.execute(_FILL, {"rows": rows})
+            connection.execute("alter table orders add primary key (id)")
+        connection.execute("vacuum (analyze) orders")
+
+
+def prove(driver: Driver) -> Proof:
+    """Ask the table what became of it, in plain SQL."""
+    with driver.sweep_connection() as connection:
+        rows, once, wrong, total = connection.execute(PROOF).fetchone()
+    return Proof(rows=rows, written_once=once, wrong=wrong, total=str(total))
+
+
+def _refuse_foreign(connection: Any) -> None:
+    exists, mark = connection.execute(
+        "select to_regclass('orders') is not null, obj_description(to_regclass('orders'), 'pg_class')"
+    ).fetchone()
+    if exists and mark != _MARK:
+        raise InvalidOption(
+            "this database has a table orders that is not the demo's, and the demo would replace it.",
+            fix="run the demo in another folder: mkdir demo && cd demo && rowsweep demo",
+            meta={"table": TABLE},
+        )

@@ -1,0 +1,101 @@
+"""`rowsweep ledger` and `rowsweep watch`: what has run here, and what runs now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from rowsweep.cli.everywhere import EPILOG
+from rowsweep.cli.following import SECONDS_BETWEEN_LOOKS, LineDisplay, display_for
+from rowsweep.cli.session import session_of
+from rowsweep.cli.stopping import INTERRUPTED, Signals
+from rowsweep.errors import SweepNotFound
+from rowsweep.show import tables
+
+if TYPE_CHECKING:
+    from rowsweep.app import App
+    from rowsweep.cli.following import Display
+    from rowsweep.cli.output import Output
+    from rowsweep.sweeps.run import Run
+    from rowsweep.sweeps.snapshot import Snapshot
+
+Status = Literal["running", "paused", "done", "failed", "cancelled"]
+Kind = Literal["backfill", "export", "purge"]
+
+_SECONDS_BETWEEN_DOCUMENTS: Final = 1.0
+
+
+def add_to(application: typer.Typer) -> None:
+    """Add the commands to the application."""
+    application.command("ledger", epilog=EPILOG)(ledger)
+    application.command("watch", epilog=EPILOG)(watch)
+
+
+def ledger(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this sweep.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only runs in this state.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only runs of this kind.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="How many at most.", min=0)] = 100,
+) -> None:
+    """List the runs of sweeps, newest first."""
+    session = session_of(context)
+    with session.app() as app:
+        runs = app.runs(name=name, status=status, kind=kind, limit=limit)
+    session.output.table(tables.ledger_table(runs), [run.as_json() for run in runs])
+
+
+def watch(
+    context: typer.Context,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run's id, its unique prefix, or a sweep's name.")
+    ] = None,
+) -> None:
+    """Watch one sweep until it ends or is paused.
+
+    By default that is the newest one at work. Ctrl-C stops the watching only.
+    """
+    session = session_of(context)
+    with session.app() as app, Signals() as signals:
+        watched = app.run_of(run if run is not None else _newest(app))
+        last = watch_run(watched, session.output, signals)
+    if signals.name is not None:
+        session.output.note(f"Stopped watching; {last.name} goes on. Watch again: rowsweep watch {last.run_id}")
+        raise typer.Exit(INTERRUPTED)
+
+
+def watch_run(run: Run, output: Output, signals: Signals) -> Snapshot:
+    """Show the run until it ends, is paused or a signal comes; answer the last snapshot."""
+    with _documents(output) if output.is_json else display_for(output) as display:
+        while True:
+            snapshot = run.snapshot()
+            display.show(snapshot)
+            if not snapshot.is_open or snapshot.words == "paused":
+                return snapshot
+            if signals.wait(_SECONDS_BETWEEN_DOCUMENTS if output.is_json else SECONDS_BETWEEN_LOOKS):
+                return snapshot
+
+
+def _documents(output: Output) -> Display:
+    return _Documents(output)
+
+
+class _Documents(LineDisplay):
+    """Write each snapshot as one JSON document a line."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output.say)
+        self._output = output
+
+    def show(self, snapshot: Snapshot, note: str | None = None) -> None:  # noqa: ARG002
+        """Write the snapshot."""
+        self._output.document(snapshot.as_json())
+
+
+def _newest(app: App) -> str:
+    for status in ("running", "paused", None):
+        found = app.runs(status=status, limit=1)
+        if found:
+            return found[0].run_id
+    raise SweepNotFound("no sweep has run here yet.", fix="rowsweep sweeps ls")

@@ -1,0 +1,147 @@
+"""`rowsweep sweeps`: what is declared here and what became of it, and the verbs that steer a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rowsweep.cli.everywhere import EPILOG
+from rowsweep.cli.ledger import Kind, watch_run
+from rowsweep.cli.session import read_json, session_of
+from rowsweep.cli.stopping import INTERRUPTED, Signals
+from rowsweep.show import tables
+from rowsweep.show.plain import snapshot_line, snapshot_text
+from rowsweep.show.terminal import SweepView, snapshot_details
+
+if TYPE_CHECKING:
+    from rowsweep.app import App
+    from rowsweep.sweeps.declare import Sweep
+    from rowsweep.sweeps.run import Run
+
+RunText = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its unique prefix, or a sweep's name.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
+Input = Annotated[str | None, typer.Option(metavar="JSON", help="The sweep's input.")]
+Force = Annotated[bool, typer.Option("--force", help="Run it even where it is applied, or has changed since.")]
+BatchRows = Annotated[int | None, typer.Option(metavar="N", help="Rows of the first batches.", min=1)]
+Rate = Annotated[str | None, typer.Option(metavar="RATE", help="The most rows in a period, such as 2000/s.")]
+Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for the record.")]
+
+_sweeps = typer.Typer(no_args_is_help=True, help="See what is declared here, preview, launch and steer.")
+
+
+def add_to(application: typer.Typer) -> None:
+    """Add the commands to the application."""
+    application.add_typer(_sweeps, name="sweeps")
+
+
+@_sweeps.command("ls", epilog=EPILOG)
+def ls(
+    context: typer.Context, kind: Annotated[Kind | None, typer.Option(help="Only sweeps of this kind.")] = None
+) -> None:
+    """List the sweeps declared here, and what became of each.
+
+    Each is applied, pending, changed since it was applied, or live.
+    """
+    from rowsweep.sweeps.registry import registered_sweeps
+
+    session = session_of(context)
+    with session.app(declares=True) as app:
+        declared = [_declared(app, sweep) for sweep in registered_sweeps() if kind in (None, sweep.sweep_kind)]
+    documents = [{**entry, "last": None if entry["last"] is None else entry["last"].as_json()} for entry in declared]
+    session.output.table(tables.sweeps_table(declared), documents)
+
+
+@_sweeps.command("show", epilog=EPILOG)
+def show(context: typer.Context, run: RunText) -> None:
+    """Show one run in full."""
+    session = session_of(context)
+    with session.app() as app:
+        snapshot = app.run_of(run).snapshot()
+    session.output.draw(snapshot_details(snapshot), snapshot_text(snapshot), snapshot.as_json())
+
+
+@_sweeps.command("preview", epilog=EPILOG)
+def preview(
+    context: typer.Context,
+    name: Name,
+    rows: Annotated[int, typer.Option(metavar="N", help="How many rows.", min=1)] = 10,
+    given: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The sweep's input.")] = None,
+    allow_effects: Annotated[
+        bool, typer.Option("--allow-effects", help="Run an at-least-once handler, which no rollback takes back.")
+    ] = False,
+) -> None:
+    """Show the first rows before and after, and roll everything back."""
+    from rowsweep.sweeps.registry import get_sweep
+
+    session = session_of(context)
+    value = read_json(given, flag="--input")
+    with session.app(declares=True):
+        frame = get_sweep(name).preview(rows, value, allow_effects=allow_effects)
+    numeric = [dtype.is_numeric() for dtype in frame.dtypes]
+    session.output.table(tables.frame_table(frame.columns, frame.rows(), numeric), frame.to_dicts())
+
+
+@_sweeps.command("launch", epilog=EPILOG)
+def launch(
+    context: typer.Context,
+    name: Name,
+    given: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The sweep's input.")] = None,
+    force: Force = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Watch it until it ends; Ctrl-C leaves it going.")] = False,
+) -> None:
+    """Enqueue a sweep for the workers.
+
+    `rowsweep run` works it in its own process instead.
+    """
+    from rowsweep.sweeps.registry import get_sweep
+
+    session = session_of(context)
+    value = read_json(given, flag="--input")
+    with session.app(declares=True), Signals() as signals:
+        run = get_sweep(name).launch(value, force=force)
+        if run.note:
+            session.output.note(run.note)
+        if not wait:
+            words = f"{run.name}: launched as run {run.run_id}. Watch it: rowsweep watch {run.name}"
+            session.output.answer(run.snapshot().as_json(), words)
+            return
+        last = watch_run(run, session.output, signals)
+    if signals.name is not None:
+        session.output.note(f"{last.name} goes on without you. Watch it again: rowsweep watch {last.run_id}")
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if last.status == "done" else 1)
+
+
+@_sweeps.command("pause", epilog=EPILOG)
+def pause(context: typer.Context, run: RunText, reason: Reason = None) -> None:
+    """Pause a run after the batch in flight."""
+    _steer(context, run, "pause", reason)
+
+
+@_sweeps.command("resume", epilog=EPILOG)
+def resume(context: typer.Context, run: RunText, reason: Reason = None) -> None:
+    """Let a paused, failed or cancelled run go on."""
+    _steer(context, run, "resume", reason)
+
+
+@_sweeps.command("cancel", epilog=EPILOG)
+def cancel(context: typer.Context, run: RunText, reason: Reason = None) -> None:
+    """End a run.
+
+    The batch in flight is rolled back, what is committed stays.
+    """
+    _steer(context, run, "cancel", reason)
+
+
+def _steer(context: typer.Context, text: str, verb: str, reason: str | None) -> None:
+    session = session_of(context)
+    with session.app() as app:
+        run: Run = app.run_of(text)
+        snapshot = getattr(run, verb)(reason)
+    session.output.draw(SweepView(snapshot), snapshot_line(snapshot), snapshot.as_json())
+
+
+def _declared(app: App, sweep: Sweep[Any]) -> dict[str, Any]:
+    last = next(iter(app.runs(name=sweep.name, limit=1)), None)
+    return {**sweep.describe(), **sweep.status_here(), "last": last}

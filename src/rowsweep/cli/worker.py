@@ -1,0 +1,70 @@
+"""`rowsweep worker`: claim and run what is declared here until the process is told to stop."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rowsweep.cli.everywhere import EPILOG
+from rowsweep.cli.session import session_of
+from rowsweep.cli.stopping import Signals, leave_server
+from rowsweep.options import duration
+
+
+def add_to(application: typer.Typer) -> None:
+    """Add the command to the application."""
+    application.command("worker", epilog=EPILOG)(worker)
+
+
+def worker(
+    context: typer.Context,
+    queue: Annotated[
+        list[str] | None, typer.Option(metavar="Q", help="A queue to claim from (repeatable), else default.")
+    ] = None,
+    concurrency: Annotated[
+        list[str] | None, typer.Option(metavar="N|Q=N", help="Runs at a time, for each queue or for one (repeatable).")
+    ] = None,
+    drain: Annotated[str, typer.Option(metavar="SPAN", help="How long a stop waits for what still runs.")] = "25s",
+    visibility: Annotated[
+        str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")
+    ] = "30s",
+    pooler: Annotated[bool, typer.Option("--pooler", help="The DSN leads through a transaction pooler.")] = False,
+) -> None:
+    """Claim and run the jobs declared here.
+
+    It logs one line an event. On SIGTERM or Ctrl-C it claims no more and lets what runs finish; a second Ctrl-C
+    leaves at once.
+    """
+    from rowsweep.lifecycle import configure_lifecycle, lifecycle
+    from rowsweep.telemetry.console import configure_logging
+
+    session = session_of(context)
+    options = worker_options(queue, concurrency, visibility)
+    duration(drain, option="drain")
+    configure_logging(json=session.everywhere.is_json)
+    configure_lifecycle(drain)
+    with session.app(declares=True, pooler=pooler) as app, Signals(lambda: leave_server(app)) as signals:
+        app.worker(**options).start()
+        while signals.name is None:
+            signals.wait()
+        lifecycle().shutdown(signals.name)
+
+
+def worker_options(queues: list[str] | None, concurrency: list[str] | None, visibility: str) -> dict[str, Any]:
+    """Answer a worker's options from its flags; what cannot be read is a usage error."""
+    named: dict[str, int] = {}
+    general: int | None = None
+    for text in concurrency or ():
+        queue, is_named, number = text.rpartition("=")
+        if not number.isascii() or not number.isdigit() or int(number) < 1:
+            raise typer.BadParameter(f"--concurrency takes N or QUEUE=N, N at least 1; got {text!r}")
+        if is_named:
+            named[queue] = int(number)
+        else:
+            general = int(number)
+    chosen = list(dict.fromkeys(queues or named or ["default"]))
+    if general is not None:
+        named = {queue: named.get(queue, general) for queue in chosen}
+    options: dict[str, Any] = {"queues": chosen, "visibility": visibility}
+    return options | ({"concurrency": named} if named else {})
