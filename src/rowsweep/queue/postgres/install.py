@@ -94,8 +94,8 @@ def _reached(where: str | Connection[Any]) -> Iterator[Connection[Any]]:
 
 def _install(connection: Connection[Any], schema: str | None) -> SchemaStatus:
     with connection.transaction():
+        run(connection, _SQL["lock"].text, {})
         name = schema or find_schema(connection)
-        run(connection, _SQL["lock"].text, {"key": f"rowsweep:{name}"})
         if schema is not None and not run(connection, _SQL["schema_exists"].text, {"schema": name})[0][0]:
             connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
         applied = versions(connection, name)

@@ -1,6 +1,6 @@
 -- name: lock
--- One installer at a time; the lock ends with the transaction, so it also holds behind a pooler.
-select pg_advisory_xact_lock(hashtextextended(%(key)s::text, 0))::text;
+-- One installer at a time in a database; the lock ends with the transaction, so it also holds behind a pooler.
+select pg_advisory_xact_lock(hashtextextended('rowsweep schema install', 0))::text;
 
 -- name: schema_exists
 select to_regnamespace(quote_ident(%(schema)s::text)) is not null;

@@ -54,7 +54,6 @@ def find_schema(connection: Connection[Any]) -> str:
 
 def versions(connection: Connection[Any], schema: str) -> list[TupleRow]:
     """Answer `(version, name, checksum, install id)` of each migration applied, none where there is no install."""
-    table = render("/* schema */x_schema", schema).replace("%%", "%")
-    if not run(connection, _SQL["find_install"].text, {"table": table})[0][0]:
+    if not run(connection, _SQL["find_install"].text, {"schema": schema})[0][0]:
         return []
     return run(connection, render(_SQL["versions"].text, schema), {})

@@ -1,14 +1,21 @@
 -- name: find_schema
--- The schema of an unnamed install is where the search path finds its tables.
+-- The schema of an unnamed install is where the search path finds its tables. The catalog is read as a table, since
+-- a name looked up before the installer's lock may be remembered as missing.
 select coalesce(
   (select n.nspname::text
-   from pg_catalog.pg_class c
-   join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-   where c.oid = to_regclass('x_schema')),
+   from unnest(current_schemas(false)) with ordinality as p (name, position)
+   join pg_catalog.pg_namespace n on n.nspname = p.name
+   join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = 'x_schema'
+   order by p.position
+   limit 1),
   current_schema()::text);
 
 -- name: find_install
-select to_regclass(%(table)s::text) is not null;
+select exists (
+  select
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = %(schema)s::text and c.relname = 'x_schema');
 
 -- name: versions
 select s.version, s.name, s.checksum, s.install_id
