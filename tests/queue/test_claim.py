@@ -55,6 +55,14 @@ def test_the_order_holds_across_names(world: World) -> None:
     assert ids_of(world.claim("a", "b", "c").jobs) == [urgent, *expected]
 
 
+def test_the_order_decides_who_is_left_when_the_limit_is_short(world: World) -> None:
+    """D-16: an urgent row goes before older ones, of its own name and of another."""
+    older = [world.enqueue(name) for name in ("a", "b", "a", "b")]
+    urgent = [world.enqueue(name, priority=priority) for name, priority in (("b", 5), ("a", 7))]
+    assert ids_of(world.claim("a", "b", limit=1).jobs) == urgent[1:]
+    assert ids_of(world.claim("a", "b", limit=3).jobs) == [urgent[0], *older[:2]]
+
+
 def test_a_pass_takes_no_more_than_its_limit(world: World) -> None:
     """D-16."""
     job_ids = [world.enqueue() for _ in range(5)]
