@@ -45,6 +45,13 @@ def test_renewals_are_answered_one_by_one(world: World) -> None:
     assert world.jobs.renew([], visibility_seconds=60.0) == []
 
 
+def test_a_claim_that_is_asked_twice_is_answered_twice(world: World) -> None:
+    """N-038: one answer per claim, in order; a row that this very statement locked is not somebody else's."""
+    job, other = world.running(), world.running()
+    claims = [claim_of(job), claim_of(other), claim_of(job)]
+    assert world.jobs.renew(claims, visibility_seconds=60.0) == [True, True, True]
+
+
 def test_a_claim_taken_over_is_not_renewed(world: World) -> None:
     """S-102: also where the same worker took its own lapsed job."""
     before = world.running()

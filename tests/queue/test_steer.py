@@ -199,6 +199,18 @@ def test_a_run_whose_key_another_one_holds_is_not_taken_up_again(world: World) -
     assert (world.row(job.run_id).status, world.job(job.id).state) == ("failed", "dead")
 
 
+def test_a_run_is_taken_up_again_with_all_its_jobs_or_none(world: World) -> None:
+    """N-079, N-082: one transaction, so a key that is taken leaves every job as it ended."""
+    first = world.sweep()
+    second = world.running("totals", run_id=first.run_id, idempotency_key="sweep:totals:1:s2")
+    world.settle(second, Bury(error=ERROR))
+    world.settle(first, Bury(error=ERROR), sweep=True)
+    world.enqueue("totals", idempotency_key="sweep:totals:1:s2")
+    with pytest.raises(DuplicateJob):
+        world.ledger.steer(first.run_id, "run")
+    assert (world.job(first.id).state, world.job(second.id).state) == ("dead", "dead")
+
+
 def test_what_is_wanted_is_answered_for_many(world: World) -> None:
     """N-079: one statement for all sweeps of a worker; a run without a row is left out."""
     running, paused = world.sweep(), world.sweep()

@@ -34,7 +34,7 @@ from rowsweep.queue.records import (
     WorkerInfo,
     claim_of,
 )
-from rowsweep.queue.verdicts import Settlement, Verdict
+from rowsweep.queue.verdicts import Bury, Done, Drop, Park, Settlement, Verdict
 
 ERROR = Failure(text="ValueError: no", code="X_TIMEOUT", stop_reason="attempts")
 T = TypeVar("T")
@@ -201,8 +201,6 @@ def is_near(instant: datetime | None, expected: datetime, *, within_seconds: flo
 
 def bring_into(world: World, state: str, **changes: Any) -> UUID:
     """Drive one `mail` job into the state by the verbs that lead there."""
-    from rowsweep.queue.verdicts import Bury, Done, Drop, Park
-
     if state == "delayed":
         return world.enqueue(delay_seconds=600, **changes)
     if state == "ready":

@@ -87,6 +87,16 @@ def requeue_job(state: State, job: Job, now: datetime) -> Job:
             fix="rowsweep jobs ls --state dead --json",
             meta={"job_id": str(job.id), "state": job.state},
         )
+    refuse_taken_key(state, job)
+    cleared = replace(job, last_error=None, last_error_code=None, stop_reason=None)
+    requeued = replace(cleared, state="ready", attempt=0, run_at=now, updated_at=now)
+    state.write(requeued)
+    reopen_backfill(state, requeued, now)
+    return requeued
+
+
+def refuse_taken_key(state: State, job: Job) -> None:
+    """Refuse to make a finished job live again while another one has its key; raises DuplicateJob."""
     holder = state.live.get(key_of(job))
     if holder is not None:
         raise DuplicateJob(
@@ -94,8 +104,3 @@ def requeue_job(state: State, job: Job, now: datetime) -> Job:
             fix=f"rowsweep jobs show {holder}",
             meta={"job_id": str(job.id), "holder": str(holder)},
         )
-    cleared = replace(job, last_error=None, last_error_code=None, stop_reason=None)
-    requeued = replace(cleared, state="ready", attempt=0, run_at=now, updated_at=now)
-    state.write(requeued)
-    reopen_backfill(state, requeued, now)
-    return requeued

@@ -10,7 +10,7 @@ from rowsweep.errors import NotCancellable, SweepNotFound, SweepNotLive
 from rowsweep.jobs.failure import Failure
 from rowsweep.queue.memory.ledger.moves import OPEN_STATUSES, ended_row
 from rowsweep.queue.memory.settle import PARKED_SECONDS
-from rowsweep.queue.memory.steering import cancel_job, requeue_job
+from rowsweep.queue.memory.steering import cancel_job, refuse_taken_key, requeue_job
 from rowsweep.queue.records import LIVE_STATES
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def _resume(state: State, row: Backfill, now: datetime) -> Backfill:
     unfinished = [job for job in jobs if job.state in ("failed", "dead", "cancelled")]
     if row.status == "done" or not unfinished:
         raise _not_live(row, "resumed")
+    for job in unfinished:
+        refuse_taken_key(state, job)
     for job in unfinished:
         requeue_job(state, job, now)
     return state.ledger[row.run_id]
