@@ -62,7 +62,10 @@ class Pass:
         self._ctx = ctx
         self._input = value
         self._held = BatchConnection(
-            ctx.driver, ctx.signal, settings_for(sweep.spec, ctx.actor.tenant, cross_tenant=sweep.crosses_tenants)
+            ctx.driver,
+            ctx.signal,
+            settings_for(sweep.spec, ctx.actor.tenant, cross_tenant=sweep.crosses_tenants),
+            runs_handlers=sweep.spec.handler is not None,
         )
         self._patience = Patience()
         self._options: Mapping[str, Any] = {}
@@ -182,7 +185,7 @@ class Pass:
                 milliseconds = (real_monotonic() - started) * 1000
                 self._patience.succeeded()
                 if done.at.plan is None:
-                    self._size.completed(found=done.found, duration_ms=milliseconds)
+                    self._size.completed(is_full=done.is_full, duration_ms=milliseconds)
                 return done, milliseconds
 
     def _recover(self, error: Exception) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.keyset.catalog import Table
 
 _NO_RUN = str(UUID(int=0))
+_WHOLE = 1_000_000_000
 
 
 class _RolledBack(Exception):
@@ -63,9 +64,9 @@ def _previewed(sweep: Sweep[Any], held: BatchConnection, value: Any, rows: int) 
     finder = PageFinder(held, statements_for(table, spec, bounded=True), params, to)
     before = _reader(finder, table, to, matching=True).frame()
     if spec.assignments is not None:
-        finder.updated(spec.assignments, Position(), 10_000_000)
+        finder.updated(spec.assignments, Position(), _WHOLE)
     else:
-        _run_handler(sweep, finder, table, value, Page(found=before.height, to=to, rows=before.height))
+        _run_handler(sweep, finder, table, value, Page(is_full=True, to=to, rows=before.height))
     after = _reader(finder, table, to, matching=False).frame()
     return _side_by_side(sweep, table, before, after)
 
@@ -101,7 +102,7 @@ def _empty(sweep: Sweep[Any], held: BatchConnection, table: Table) -> pl.DataFra
         connection=lambda: held.connection,
         statements=statements,
         columns=sweep.read_columns(table),
-        values={**(sweep.spec.rows.params_form or {}), **cursor_values("u", [None for _ in table.key])},  # type: ignore[misc]
+        values={**(sweep.spec.rows.params_form or {}), **cursor_values("u", [None for _ in table.key])},
         started=False,
         lock=False,
     )

@@ -115,7 +115,8 @@ def check_sweep(connection: Any, spec: SweepSpec) -> Table:
     table = find_table(connection, spec.rows)
     for column in spec.assignments or {}:
         _check_writable(table, table.column(column))
-    values = {**(spec.rows.params_form or {}), "rs_limit": 1}
+    nowhere = [None for _ in table.key]
+    values = {**(spec.rows.params_form or {}), **cursor_values("c", nowhere), **cursor_values("u", nowhere)}
     for field, text, statement in statements_for(table, spec, bounded=False).probes(spec.assignments):
         try:
             with connection.transaction():

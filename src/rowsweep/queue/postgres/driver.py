@@ -67,6 +67,16 @@ class PostgresDriver:
         """Answer the DSN without its password."""
         return self._connections.place
 
+    @property
+    def pooler(self) -> bool:
+        """Say whether a transaction pooler stands between: nothing lasts longer than a transaction then."""
+        return self._pools.pooler
+
+    @property
+    def address(self) -> tuple[str, str | None]:
+        """Answer what tells this place from another: the DSN as given and the schema named. Holds the password."""
+        return self._connections.dsn, self._schema
+
     def stores(self) -> Stores:
         """Answer stores over the work pool; each call commits by itself."""
         return self._stores

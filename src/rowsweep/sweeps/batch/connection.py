@@ -27,6 +27,11 @@ _PINNED: Final = {
 }
 
 
+_BEGIN: Final = "begin isolation level read committed, read write"
+# A batch's statements are planned once: what a cursor's value would tell the planner changes no plan of a key range.
+_PLANNED_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
+
+
 class CommitUnknown(Exception):
     """The connection broke during the commit: only the stored checkpoint says whether the batch is in."""
 
@@ -35,12 +40,25 @@ class BatchConnection:
     """Hold one connection over the batches of a pass; given back before every wait.
 
     When the run is aborted, the statement in flight on it is cancelled through libpq and the connection closed.
+    Settings hold in each transaction only; where no handler could change them in between and the session is ours, all
+    but the tenant are made once for as long as the connection is held (its pool resets them).
     """
 
-    def __init__(self, driver: Driver, signal: RunSignal | None, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        signal: RunSignal | None,
+        settings: Mapping[str, str],
+        *,
+        runs_handlers: bool = True,
+    ) -> None:
         self._driver = driver
         self._signal = signal
-        self._begin = _begin_text(settings)
+        lasts = not runs_handlers and not getattr(driver, "pooler", False)
+        of_session = {name: value for name, value in settings.items() if lasts and not name.startswith("rowsweep.")}
+        of_batch = {name: value for name, value in settings.items() if name not in of_session}
+        self._once = "; ".join(_set("session", {**of_session, **_PLANNED_ONCE})) if lasts else None
+        self._begin = "; ".join([_BEGIN, *_set("local", of_batch)])
         self._held: ExitStack | None = None
         self._connection: Any = None
         self._stores: Stores | None = None
@@ -54,6 +72,8 @@ class BatchConnection:
                 self._connection = stack.enter_context(self._driver.sweep_connection())
                 if self._signal is not None:
                     stack.enter_context(cancel_on_abort(self._signal, self._connection))
+                if self._once is not None:
+                    self._connection.execute(self._once, prepare=False)
                 self._held = stack.pop_all()
             self._stores = self._driver.join(self._connection)
             self.stage = None
@@ -133,9 +153,6 @@ def transaction_settings(
     }
 
 
-def _begin_text(settings: Mapping[str, str]) -> str:
-    parts = [
-        sql.SQL("set local {} = {}").format(sql.SQL(name), sql.Literal(value)).as_string(None)
-        for name, value in settings.items()
-    ]
-    return "; ".join(["begin isolation level read committed, read write", *parts])
+def _set(scope: str, settings: Mapping[str, str]) -> list[str]:
+    form = sql.SQL("set local {} = {}" if scope == "local" else "set {} = {}")
+    return [form.format(sql.SQL(name), sql.Literal(value)).as_string(None) for name, value in settings.items()]

@@ -30,24 +30,24 @@ Handler = Callable[[Batch], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page found: how many keys, the last one's texts, and how many rows of it matched (or were updated)."""
+    """A page found: whether it has all the keys asked for, the last one's texts, and how many rows matched."""
 
-    found: int
+    is_full: bool
     to: tuple[str, ...]
     rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDone:
-    """A committed batch: where the pass stands behind it, how many keys its page had, and what the ledger wants."""
+    """A committed batch: where the pass stands behind it, whether its page was full, and what the ledger wants."""
 
     at: Position
-    found: int
+    is_full: bool
     closed: BatchClosed
 
 
 class PageFinder:
-    """Find the next page over the pass's connection."""
+    """Find the next page over the pass's connection, and do to it what is done in the database."""
 
     def __init__(
         self, held: BatchConnection, statements: Statements, params: Mapping[str, Any], upper: Sequence[str] | None
@@ -59,40 +59,54 @@ class PageFinder:
         self._texts: dict[Any, str] = {}
 
     def updated(self, assignments: Mapping[str, str], at: Position, limit: int) -> Page | None:
-        """Find the next page and update it; None at the end."""
+        """Find the next page and update its matching rows; None at the end."""
+        found = self._find(at, limit)
+        if found is None:
+            return None
+        is_full, to = found
         started = at.cursor is not None
-        text = self._composed(("update", started), lambda: self.statements.page_update(assignments, started=started))
-        return self._find(text, at, limit)
+        text = self._composed(("update", started), lambda: self.statements.update(assignments, started=started))
+        return Page(is_full=is_full, to=to, rows=self._execute(text, self.page_values(at, to)).rowcount)
 
-    def locked(self, at: Position, limit: int, *, lock: bool) -> Page | None:
-        """Find the next page and lock its matching rows (or only count them); None at the end."""
+    def counted(self, at: Position, limit: int, *, lock: bool) -> Page | None:
+        """Find the next page and count its matching rows, locking them where asked; None at the end."""
+        found = self._find(at, limit)
+        if found is None:
+            return None
+        is_full, to = found
         started = at.cursor is not None
-        text = self._composed(("lock", started, lock), lambda: self.statements.page_lock(started=started, lock=lock))
-        return self._find(text, at, limit)
+        text = self._composed(("count", started, lock), lambda: self.statements.count(started=started, lock=lock))
+        (rows,) = self._execute(text, self.page_values(at, to)).fetchone()
+        return Page(is_full=is_full, to=to, rows=rows)
 
     def page_values(self, at: Position, to: Sequence[str]) -> dict[str, Any]:
         """Bind the bounds of a page and the application's parameters."""
         return {**self._params, **cursor_values("c", at.cursor), **cursor_values("u", to)}
+
+    def _find(self, at: Position, limit: int) -> tuple[bool, tuple[str, ...]] | None:
+        started = at.cursor is not None
+        text = self._composed(("next", started, limit), lambda: self.statements.next_page(limit, started=started))
+        values = {**self._params, **self._upper, **cursor_values("c", at.cursor)}
+        row = self._execute(text, values).fetchone()
+        if row is None:
+            return None
+        is_full, *texts, exact = row
+        to = tuple(texts)
+        if not exact or to == at.cursor:
+            raise CursorStuck(
+                f"The cursor of {self.statements.table.qualified} does not advance: from {at.cursor} to {to}.",
+                fix="name another key: Rows(…, key=[…]), whose text form reads back as the same value",
+                meta={"key": list(self.statements.table.key), "from": at.cursor, "to": to},
+            )
+        return is_full, to
 
     def _composed(self, name: Any, compose: Callable[[], Any]) -> str:
         if name not in self._texts:
             self._texts[name] = compose().as_string(self.held.connection)
         return self._texts[name]
 
-    def _find(self, text: str, at: Position, limit: int) -> Page | None:
-        values = {**self._params, **self._upper, **cursor_values("c", at.cursor), "rs_limit": limit}
-        cursor = self.held.connection.cursor(row_factory=tuple_row)
-        row = cursor.execute(text, values, prepare=True).fetchone()
-        if row is None:
-            return None
-        found, *to, exact, rows = row
-        if not exact or tuple(to) == at.cursor:
-            raise CursorStuck(
-                f"The cursor of {self.statements.table.qualified} does not advance: from {at.cursor} to {tuple(to)}.",
-                fix="name another key: Rows(…, key=[…]), whose text form reads back as the same value",
-                meta={"key": list(self.statements.table.key), "from": at.cursor, "to": to},
-            )
-        return Page(found=found, to=tuple(to), rows=rows)
+    def _execute(self, text: str, values: Mapping[str, Any]) -> Any:
+        return self.held.connection.cursor(row_factory=tuple_row).execute(text, values, prepare=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +172,7 @@ class SetWork:
             page = self.finder.updated(self.assignments, at, limit)
             after = at.finished() if page is None else at.moved(page.to, rows=page.rows, written=page.rows)
             closed = self.closer.close(at, after, marker, stored=stored)
-        return BatchDone(at=after, found=0 if page is None else page.found, closed=closed)
+        return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,13 +235,13 @@ class AtomicWork:
         """Do the next page."""
         finder = self.call.finder
         with finder.held.transaction() as marker:
-            page = finder.locked(at, limit, lock=True)
+            page = finder.counted(at, limit, lock=True)
             after = at.finished()
             if page is not None:
                 written = self.run(at, page) if page.rows else 0
                 after = at.moved(page.to, rows=page.rows, written=written)
             closed = self.closer.close(at, after, marker, stored=stored)
-        return BatchDone(at=after, found=0 if page is None else page.found, closed=closed)
+        return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
     def run(self, at: Position, page: Page) -> int:
         """Run the handler over a found page and write back; answer how many rows changed."""
@@ -254,13 +268,13 @@ class OutsideWork:
         finder = self.call.finder
         if at.plan is None:
             with finder.held.transaction() as marker:
-                page = finder.locked(at, limit, lock=False)
+                page = finder.counted(at, limit, lock=False)
                 if page is None or not page.rows:
                     after = at.finished() if page is None else at.moved(page.to, rows=0, written=0)
                 else:
                     after = at.planned(Plan(to=page.to, rows=page.rows))
                 closed = self.closer.close(at, after, marker, stored=stored)
-            return BatchDone(at=after, found=0 if page is None else page.found, closed=closed)
+            return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
         return self._run(at, at.plan)
 
     def _run(self, at: Position, plan: Plan) -> BatchDone:
@@ -275,7 +289,7 @@ class OutsideWork:
         except Exception as error:
             error.add_note(call.place(at, plan.to).shown())
             raise
-        return BatchDone(at=after, found=plan.rows, closed=closed)
+        return BatchDone(at=after, is_full=False, closed=closed)
 
 
 def check_transaction(connection: Any) -> None:

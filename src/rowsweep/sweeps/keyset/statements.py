@@ -28,8 +28,9 @@ def expression(text: str, *, bound: bool) -> sql.SQL:
 class Statements:
     """Compose every statement of one sweep over one table.
 
-    Values are bound by name: `%(rs_limit)s` rows a page, `rs_c0…` the cursor's texts, `rs_u0…` the upper bound's,
-    beside the application's own parameters. The key's comparisons use the columns' own type and collation.
+    Values are bound by name: `rs_c0…` the cursor's texts, `rs_u0…` the upper bound's, beside the application's own
+    parameters. A page's size is written into its statement, so that a plan knows it. The key's comparisons use the
+    columns' own type and collation.
     """
 
     table: Table
@@ -37,30 +38,55 @@ class Statements:
     bound_params: bool
     bounded: bool
 
-    def page_update(self, assignments: Mapping[str, str], *, started: bool) -> sql.Composed:
-        """Find the next page and update its rows in one statement: found, last key as text, exact, changed."""
+    def next_page(self, limit: int, *, started: bool) -> sql.Composed:
+        """Find the next page's last key by stepping over those before it; a short page ends at the last key there is.
+
+        Answers whether the page is full, the key's texts, and whether these read back as that key; no row at the end.
+        """
+        page = [self._compare(">", "c")] if started else []
+        if self.bounded:
+            page.append(self._compare("<=", "u"))
+        exact = sql.SQL(" and ").join(
+            sql.SQL("({0}::pg_catalog.text)::{1} = {0}").format(quoted(column.name), _type(column))
+            for column in self.table.key_types
+        )
+        return sql.SQL(
+            "with rs_full as materialized (\n"
+            "  select {key} from {table} where {page} order by {key} limit 1 offset {before}\n"
+            "), rs_last as (\n"
+            "  select {key} from {table} where {page} and not exists (select from rs_full) order by {last} limit 1\n"
+            ")\n"
+            "select true, {texts}, {exact} from rs_full union all select false, {texts}, {exact} from rs_last"
+        ).format(
+            key=self._key(),
+            table=self.table.identifier,
+            page=_all(page) if page else sql.SQL("true"),
+            before=sql.Literal(limit - 1),
+            last=self._key(descending=True),
+            texts=self._key_texts(),
+            exact=exact,
+        )
+
+    def update(self, assignments: Mapping[str, str], *, started: bool) -> sql.Composed:
+        """Update the page's matching rows by expressions: it takes the locks and checks the condition again."""
         sets = sql.SQL(", ").join(
             sql.SQL("{} = (\n{}\n)").format(quoted(column), self._own(text)) for column, text in assignments.items()
         )
-        changed = sql.SQL("update {} set {} where {} returning 1").format(
-            self.table.identifier, sets, self._range(started=started)
+        return sql.SQL("update {} set {} where {}").format(
+            self.table.identifier, sets, _all(self._page(started=started))
         )
-        return self._page(started=started, work=changed)
 
-    def page_lock(self, *, started: bool, lock: bool) -> sql.Composed:
-        """Find the next page, and count the rows in it that match, locking them where they may be written back."""
-        counted = sql.SQL("select 1 from {} where {}{}").format(
+    def count(self, *, started: bool, lock: bool) -> sql.Composed:
+        """Count the page's matching rows, locking them where they may be written back."""
+        return sql.SQL("select pg_catalog.count(*) from (select 1 from {} where {}{}) rs_matching").format(
             self.table.identifier,
-            self._range(started=started),
+            _all(self._page(started=started)),
             sql.SQL(" for no key update" if lock else ""),
         )
-        return self._page(started=started, work=counted)
 
     def read(self, columns: Iterable[_Part], *, started: bool, lock: bool, matching: bool = True) -> sql.Composed:
         """Read the rows between the cursor and the page's last key (`rs_u0…`), in key order."""
-        conditions = self._between(started=started)
-        if matching and self.where is not None:
-            conditions.append(self._matches())
+        conditions = self._page(started=started) if matching else self._between(started=started)
         return sql.SQL("select {} from {} where {} order by {}{}").format(
             sql.SQL(", ").join(columns),
             self.table.identifier,
@@ -106,7 +132,7 @@ class Statements:
                 (field, text, sql.SQL(form).format(self._own(text), cast, self.table.identifier)) for form in _PROBES
             ]
         if assignments:
-            whole = sql.SQL("explain ") + self.page_update(assignments, started=False)
+            whole = sql.SQL("explain ") + self.update(assignments, started=True)
             probes.append(("set", ", ".join(assignments.values()), whole))
         return probes
 
@@ -134,37 +160,9 @@ class Statements:
             sql.SQL(" or ").join(_differs(column) for column in changing),
         )
 
-    def _page(self, *, started: bool, work: _Part) -> sql.Composed:
-        page = [self._compare(">", "c")] if started else []
-        if self.bounded:
-            page.append(self._compare("<=", "u"))
-        exact = sql.SQL(" and ").join(
-            sql.SQL("({0}::pg_catalog.text)::{1} = {0}").format(quoted(column.name), _type(column))
-            for column in self.table.key_types
-        )
-        return sql.SQL(
-            "with rs_page as materialized (select {key} from {table}{where} order by {key} limit %(rs_limit)s),\n"
-            "rs_bound as materialized (select {key} from rs_page order by {last} limit 1),\n"
-            "rs_work as ({work})\n"
-            "select (select pg_catalog.count(*) from rs_page), {texts}, {exact},\n"
-            "       (select pg_catalog.count(*) from rs_work) from rs_bound"
-        ).format(
-            key=self._key(),
-            table=self.table.identifier,
-            where=sql.SQL(" where {}").format(_all(page)) if page else sql.SQL(""),
-            last=self._key(descending=True),
-            work=work,
-            texts=self._key_texts(),
-            exact=exact,
-        )
-
-    def _range(self, *, started: bool) -> sql.Composable:
-        bound = sql.SQL(", ").join(sql.SQL("(select {} from rs_bound)").format(quoted(name)) for name in self.table.key)
-        conditions: list[_Part] = [self._compare(">", "c")] if started else []
-        conditions.append(sql.SQL("({}) <= ({})").format(self._key(), bound))
-        if self.where is not None:
-            conditions.append(self._matches())
-        return _all(conditions)
+    def _page(self, *, started: bool) -> list[_Part]:
+        conditions = self._between(started=started)
+        return conditions if self.where is None else [*conditions, self._matches()]
 
     def _between(self, *, started: bool, alias: str | None = None) -> list[_Part]:
         lower = [self._compare(">", "c", alias)] if started else []
@@ -195,7 +193,7 @@ class Statements:
         return sql.SQL(", ").join(quoted(column) for column in columns)
 
 
-def cursor_values(prefix: str, cursor: Iterable[str] | None) -> dict[str, Any]:
+def cursor_values(prefix: str, cursor: Iterable[str | None] | None) -> dict[str, Any]:
     """Bind a cursor's texts as `rs_<prefix>0…`."""
     return {f"rs_{prefix}{at}": text for at, text in enumerate(cursor or ())}
 
