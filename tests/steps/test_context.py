@@ -15,7 +15,7 @@ from rowsweep.jobs.declare import job
 from rowsweep.jobs.retry import Retry
 from rowsweep.signals import RunSignal
 from rowsweep.steps.cancel import cancel_on_abort
-from tests.worker.shop import Shop, until
+from tests.worker.shop import Shop, logged, until
 
 NOW = Retry(attempts=4, base="0s", jitter=False)
 
@@ -73,7 +73,9 @@ def test_a_transaction_carries_the_tenant_and_leaves_nothing_behind(postgres: Sh
     assert postgres.until_state(other, "done").result == [""]
 
 
-def test_a_transaction_of_a_lost_claim_rolls_back(postgres: Shop, queue_connection: psycopg.Connection[Any]) -> None:
+def test_a_transaction_of_a_lost_claim_rolls_back(
+    postgres: Shop, queue_connection: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
     """N-117, N-120: LeaseLost at its end, nothing written, nothing settled."""
     raised: list[BaseException] = []
 
@@ -90,6 +92,7 @@ def test_a_transaction_of_a_lost_claim_rolls_back(postgres: Shop, queue_connecti
     (execution,) = postgres.worker().tick()
     assert (execution.outcome, getattr(execution.error, "code", None)) == ("interrupted", "X_JOB_LEASE_LOST")
     assert len(raised) == 1
+    assert len(logged(caplog.records, "jobs.lease.lost")) == 1
     assert marks(queue_connection) == []
     assert postgres.job(job_id).claimed_by == "thief"
 

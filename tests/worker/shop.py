@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from uuid import UUID
 
 import psycopg
 
 from rowsweep.clock import Clock, SystemClock
+from rowsweep.errors import DriverUnavailable
 from rowsweep.jobs.handle import JobHandle
 from rowsweep.jobs.request import EnqueueResult, NewJob
 from rowsweep.lifecycle import Lifecycle
-from rowsweep.queue.contract import Driver
+from rowsweep.queue.contract import Driver, JobStore, Stores
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.records import Claim, ClaimOptions, Job, Step, claim_of
 from rowsweep.worker.worker import Worker
@@ -82,7 +83,7 @@ class Shop:
     hands: Hands
     workers: list[Worker] = field(default_factory=list)
 
-    def worker(self, *, driver: Driver | None = None, clock: Clock | None = None, **given: Any) -> Worker:
+    def worker(self, *, driver: Any = None, clock: Clock | None = None, **given: Any) -> Worker:
         """Make a worker that looks often; it is stopped after the test."""
         often: dict[str, Any] = {"poll": "50ms", "poll_floor": "10ms"}
         own: dict[str, Any] = {"lifecycle": Lifecycle(), "context": lambda: None}
@@ -134,6 +135,45 @@ class Shop:
         )
         (taken,) = [taken for taken in passed.jobs if taken.id == job_id]
         return claim_of(taken)
+
+
+class BrokenDriver:
+    """A driver whose job store refuses the calls named in `broken`, and notes what is asked of it."""
+
+    def __init__(self, driver: Driver, *broken: str) -> None:
+        self._driver = driver
+        self.broken = set(broken)
+        self.error: Callable[[], Exception] = lambda: DriverUnavailable("the database is gone", fix="wait")
+        self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def control(self) -> Stores:
+        """Answer the control stores with the job store in between."""
+        stores = self._driver.control()
+        return replace(stores, jobs=cast("JobStore", BrokenJobs(stores.jobs, self)))
+
+    def calls(self, name: str) -> list[tuple[Any, ...]]:
+        """Answer the arguments of every call of that name so far."""
+        return [arguments for asked, arguments, _ in list(self.asked) if asked == name]
+
+
+class BrokenJobs:
+    """Stand before a job store."""
+
+    def __init__(self, jobs: JobStore, owner: BrokenDriver) -> None:
+        self._jobs = jobs
+        self._owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **given: Any) -> Any:
+            self._owner.asked.append((name, arguments, given))
+            if name in self._owner.broken:
+                raise self._owner.error()
+            return getattr(self._jobs, name)(*arguments, **given)
+
+        return call
 
 
 def until(holds: Callable[[], bool], what: Callable[[], str] | str = "the condition") -> None:

@@ -14,7 +14,7 @@ from rowsweep.errors import Draining, Interrupted, InvalidOption, NoQueuesNamed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.lifecycle import Lifecycle
-from tests.worker.shop import Shop, logged, until
+from tests.worker.shop import BrokenDriver, Shop, logged, until
 
 
 class Gate:
@@ -181,25 +181,23 @@ def test_a_sweep_that_stops_early_while_draining_is_interrupted(shop: Shop) -> N
     assert worker.stats.interrupted == 1
 
 
-def test_an_abandoned_drain_says_so_and_still_stops(memory: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """S-304: without a margin there is nobody to hand the claim back; the lease lapses."""
+def test_an_abandoned_drain_says_so_and_still_stops(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """S-304, S-306: where the database takes no settle, the lease lapses and the queue delivers again."""
     caplog.set_level(logging.INFO, "rowsweep")
-    gate = Gate()
 
     @job(tenant="none")
-    def work(ctx: Ctx) -> None:
-        gate.started.set()
-        gate.go.wait(20)
+    def work(ctx: Ctx) -> None: ...
 
-    memory.enqueue(work)
-    worker = memory.running(margin="0s")
-    assert gate.started.wait(10)
-    worker.stop("now", deadline_at=real_monotonic())
+    driver = BrokenDriver(shop.driver, "settle")
+    job_id = shop.enqueue(work)
+    worker = shop.running(driver=driver)
+    until(lambda: bool(driver.calls("settle")))
+    worker.stop("now", deadline_at=real_monotonic() + 0.2)
     assert worker.state == "stopped"
     (abandoned,) = logged(caplog.records, "jobs.worker.drain-abandoned")
     assert (abandoned["reason"], abandoned["in_flight"]) == ("now", 1)
     assert "600s" in abandoned["fix"]
-    gate.go.set()
+    assert shop.job(job_id).state == "running"
 
 
 def test_a_stopped_worker_starts_again_under_a_fresh_id(shop: Shop) -> None:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from rowsweep.errors import DriverUnavailable, Interrupted
+from rowsweep.errors import Interrupted
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.retry import Retry
-from rowsweep.queue.contract import Driver, Stores
 from rowsweep.queue.records import ClaimOptions
-from tests.worker.shop import Shop, logged, until
+from tests.worker.shop import BrokenDriver, Shop, logged, until
 
 
 class Gate:
@@ -39,37 +36,6 @@ class Gate:
         assert ctx.signal.wait(15)
         reason = ctx.signal.reason
         self.reasons.append(None if reason is None else reason.code)
-
-
-class FailingRenewals:
-    """A driver whose renewals fail while told to; everything else goes through."""
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self.fails = threading.Event()
-        self.asked = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._driver, name)
-
-    def control(self) -> Stores:
-        stores = self._driver.control()
-        return replace(stores, jobs=_Jobs(stores.jobs, self))
-
-
-class _Jobs:
-    def __init__(self, jobs: Any, owner: FailingRenewals) -> None:
-        self._jobs = jobs
-        self._owner = owner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._jobs, name)
-
-    def renew(self, claims: Any, *, visibility_seconds: float) -> Any:
-        self._owner.asked += 1
-        if self._owner.fails.is_set():
-            raise DriverUnavailable("gone", fix="wait")
-        return self._jobs.renew(claims, visibility_seconds=visibility_seconds)
 
 
 def test_a_run_longer_than_its_visibility_keeps_its_claim(shop: Shop) -> None:
@@ -219,8 +185,7 @@ def test_failed_renewals_only_warn_until_a_whole_window_has_passed(
         gate.wait_for_abort(ctx)
         raise Interrupted(ctx.signal.reason)
 
-    driver = FailingRenewals(shop.driver)
-    driver.fails.set()
+    driver = BrokenDriver(shop.driver, "renew")
     shop.enqueue(work)
     begun = time.monotonic()
     worker = shop.running(driver=driver, visibility="900ms")
@@ -242,15 +207,14 @@ def test_renewals_that_come_back_keep_the_claim(shop: Shop, caplog: pytest.LogCa
     def work(ctx: Ctx) -> None:
         gate.pass_through()
 
-    driver = FailingRenewals(shop.driver)
-    driver.fails.set()
+    driver = BrokenDriver(shop.driver, "renew")
     job_id = shop.enqueue(work)
     shop.running(driver=driver, visibility="3s", renew_every="200ms")
     assert gate.started.wait(10)
     until(lambda: bool(logged(caplog.records, "jobs.heartbeat.failed")))
-    driver.fails.clear()
-    asked = driver.asked
-    until(lambda: driver.asked > asked + 1)
+    driver.broken.clear()
+    asked = len(driver.calls("renew"))
+    until(lambda: len(driver.calls("renew")) > asked + 1)
     gate.go.set()
     shop.until_state(job_id, "done")
     assert not logged(caplog.records, "jobs.lease.lost")
@@ -260,29 +224,20 @@ def test_all_claims_are_renewed_by_one_statement(memory: Shop) -> None:
     """N-038: one renewal a round, however many runs there are."""
     gates = threading.Barrier(9)
     go = threading.Event()
-    seen: list[int] = []
 
     @job(tenant="none", input=int)
     def work(ctx: Ctx, number: int) -> None:
         gates.wait(10)
         assert go.wait(10)
 
-    driver = FailingRenewals(memory.driver)
-    renew = _Jobs.renew
-
-    def counted(self: _Jobs, claims: Any, *, visibility_seconds: float) -> Any:
-        seen.append(len(claims))
-        return renew(self, claims, visibility_seconds=visibility_seconds)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Jobs, "renew", counted)
-        work.enqueue_many(list(range(8)))
-        worker = memory.running(driver=driver, visibility="900ms")
-        gates.wait(10)
-        until(lambda: len(seen) >= 3)
-        go.set()
-        until(lambda: worker.stats.processed == 8)
-    assert seen[:3] == [8, 8, 8]
+    driver = BrokenDriver(memory.driver)
+    work.enqueue_many(list(range(8)))
+    worker = memory.running(driver=driver, visibility="900ms")
+    gates.wait(10)
+    until(lambda: len(driver.calls("renew")) >= 3)
+    go.set()
+    until(lambda: worker.stats.processed == 8)
+    assert [len(claims) for (claims,) in driver.calls("renew")[:3]] == [8, 8, 8]
 
 
 def test_a_locked_row_is_neither_lost_nor_renewed_and_is_asked_again(

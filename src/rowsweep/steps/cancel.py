@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from rowsweep.signals import RunSignal
@@ -29,13 +30,14 @@ class cancel_on_abort:  # noqa: N801 - reads as the verb it is in a `with`
         self._connection = connection
         self._lock = threading.Lock()
         self._left = threading.Event()
-        self._canceller: threading.Thread | None = None
-        self._remove: Any = None
+        self._quiet = threading.Event()
+        self._is_fired = False
+        self._remove: Callable[[], None] | None = None
 
     @property
     def fired(self) -> bool:
         """Say whether a cancel was sent, so that the connection cannot be used any more."""
-        return self._canceller is not None
+        return self._is_fired
 
     def __enter__(self) -> cancel_on_abort:
         if hasattr(self._connection, "cancel_safe"):
@@ -49,27 +51,32 @@ class cancel_on_abort:  # noqa: N801 - reads as the verb it is in a `with`
             self._remove()
         with self._lock:
             self._left.set()
-        if self._canceller is not None:
-            self._canceller.join()
+        if self._is_fired:
+            self._quiet.wait()
             self._connection.close()
 
     def _fire(self) -> None:
-        # In a thread of its own: whoever aborts has other runs to abort, and a cancel is a connection of its own.
         with self._lock:
             if self._left.is_set():
                 return
-            self._canceller = threading.Thread(target=self._cancel, name="rowsweep-cancel", daemon=True)
-            self._canceller.start()
+            self._is_fired = True
+        try:
+            # In a thread of its own: whoever aborts has other runs to abort, and a cancel is a connection of its own.
+            threading.Thread(target=self._cancel, name="rowsweep-cancel", daemon=True).start()
+        except RuntimeError:  # an interpreter that is exiting starts no thread
+            self._cancel()
 
     def _cancel(self) -> None:
         """Cancel again and again: the body may be between two statements, and go on to its next."""
-        tries = int(CANCEL_SECONDS / _AGAIN_SECONDS)
-        for _ in range(tries):
-            with suppress(Exception):  # a server that takes no cancel is given up on below
-                self._connection.cancel_safe(timeout=_AGAIN_SECONDS)
-            if self._left.wait(_AGAIN_SECONDS):
-                return
-        self._cut_off()
+        try:
+            for _ in range(int(CANCEL_SECONDS / _AGAIN_SECONDS)):
+                with suppress(Exception):  # a server that takes no cancel is given up on below
+                    self._connection.cancel_safe(timeout=_AGAIN_SECONDS)
+                if self._left.wait(_AGAIN_SECONDS):
+                    return
+            self._cut_off()
+        finally:
+            self._quiet.set()
 
     def _cut_off(self) -> None:
         """Shut the socket down below the library, which must not be closed under a thread that is waiting in it."""

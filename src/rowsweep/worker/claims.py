@@ -133,10 +133,11 @@ class Claims:
             started, next_run_at = self._claim(queue, handles, lapsed=seen or self._is_lapsed_due(queue))
             found += len(started)
             if not seen and next_run_at is not None:
+                # This process's clock may be off, which costs one look: that one answers in the database's seconds.
                 due_in = _soonest(due_in, (next_run_at - self._clock.now()).total_seconds())
         if any(self._pools[queue].free for queue in list(self._hot)):
             return 0.0
-        return self._next_in(found, due_in if seen or self._driver.control().workers is None else None)
+        return self._next_in(found, due_in)
 
     def _claim(self, queue: str, handles: Handles, *, lapsed: bool) -> tuple[list[Flight], datetime | None]:
         limit = self._pools[queue].free
@@ -169,8 +170,9 @@ class Claims:
     def _next_in(self, found: int, due_in: float | None) -> float:
         waits = self._options.floor_seconds if found else self._interval
         self._interval = self._options.floor_seconds if found else min(waits * 2, self._options.poll_seconds)
-        soonest = waits if due_in is None else min(waits, max(due_in, _SOONEST_SECONDS))
-        return min(soonest, max(self._announce_in(), _SOONEST_SECONDS))
+        # An announcement that falls due in between rides on the next look, however little later that is.
+        waits = min(waits, self._options.announce_seconds)
+        return waits if due_in is None else min(waits, max(due_in, _SOONEST_SECONDS))
 
     def _is_lapsed_due(self, queue: str) -> bool:
         return self._clock.monotonic() - self._lapsed_at.get(queue, float("-inf")) >= _LAPSED_SECONDS

@@ -58,6 +58,12 @@ class Crew:
         admission = Admission(admit=self._admit, hand_back=self._hand_back, announcement=self._announcement)
         self.claims = Claims(equipment, self._pools, admission)
 
+    def start(self) -> None:
+        """Start every thread that a drain will need, then claim."""
+        self._keeper.start()
+        self._settler.start()
+        self.claims.start()
+
     def give_back(self, flight: Flight) -> None:
         """Hand back a claim whose run did not end in time; what its body still does is fenced off."""
         if flight.end():
@@ -160,6 +166,8 @@ class Crew:
         if ending is None:
             return
         if ending.verdict is None:
+            if isinstance(ending.error, LeaseLost) and flight.revoked is None:
+                self._keeper.report_loss(flight, ending.error)
             self._finish(flight)
         else:
             self._settle(flight, ending.verdict)

@@ -20,28 +20,33 @@ _SUGGESTED_BUDGET: Final = "600s"
 class Drain:
     """Drain one crew. `begin` and `arm` wait for nothing; `finish` waits until the deadline, or as long as it takes."""
 
-    def __init__(self, crew: Crew, *, reason: str, margin_seconds: float) -> None:
+    def __init__(self, crew: Crew, *, margin_seconds: float) -> None:
         self._crew = crew
-        self._reason = reason
         self._margin = margin_seconds
+        self._reason = ""
         self._lock = threading.Lock()
+        self._armed = threading.Event()
         self._drained = threading.Event()
         self._deadline_at: float | None = None
 
-    def begin(self) -> None:
+    def prepare(self) -> None:
+        """Start the cut-off's thread before it is needed: an interpreter that is exiting starts none."""
+        threading.Thread(target=self._cut_off, name="rowsweep-cut-off", daemon=True).start()
+
+    def begin(self, reason: str) -> None:
         """Claim nothing more and tell every run that it may stop early; aborts nothing."""
         crew = self._crew
+        self._reason = reason
         crew.claims.close()
-        emit("jobs.worker.draining", worker_id=crew.id, reason=self._reason, in_flight=len(crew.flights))
+        emit("jobs.worker.draining", worker_id=crew.id, reason=reason, in_flight=len(crew.flights))
         crew.drain_signal.set_draining()
 
     def arm(self, deadline_at: float | None) -> None:
         """Arm the cut-off for a deadline, the first one that is given."""
         with self._lock:
-            if deadline_at is None or self._deadline_at is not None:
-                return
-            self._deadline_at = deadline_at
-        threading.Thread(target=self._cut_off, args=(deadline_at,), name="rowsweep-cut-off", daemon=True).start()
+            if deadline_at is not None and self._deadline_at is None:
+                self._deadline_at = deadline_at
+                self._armed.set()
 
     def finish(self, deadline_at: float | None) -> None:
         """Wait for the pass under way and then for what is in flight; say so where the deadline came first."""
@@ -49,6 +54,7 @@ class Drain:
         passed = crew.claims.wait_pass(real_seconds_until(deadline_at))
         is_settled = passed and wait_all_by([flight.settled for flight in crew.flights.all()], deadline_at)
         self._drained.set()
+        self._armed.set()
         if not is_settled:
             emit(
                 "jobs.worker.drain-abandoned",
@@ -59,9 +65,11 @@ class Drain:
                 "orchestrator",
             )
 
-    def _cut_off(self, deadline_at: float) -> None:
+    def _cut_off(self) -> None:
         """Abort what still runs at the margin; after the grace hand its claims back, as nothing can end a thread."""
-        if self._drained.wait(real_seconds_until(deadline_at - self._margin)):
+        self._armed.wait()
+        deadline_at = self._deadline_at
+        if deadline_at is None or self._drained.wait(real_seconds_until(deadline_at - self._margin)):
             return
         self._crew.drain_signal.abort(_draining(self._reason))
         grace = min(GRACE_SECONDS, self._margin / 2)

@@ -46,6 +46,20 @@ class Keeper:
         """Arm the first renewal of a claim that was just made."""
         flight.renew_at = flight.claimed_at + self._every
 
+    def report_loss(self, flight: Flight, reason: LeaseLost) -> None:
+        """Log that a claim was lost under a run."""
+        job = flight.job
+        emit(
+            "jobs.lease.lost",
+            worker_id=self._worker_id,
+            queue=job.queue,
+            job=job.name,
+            job_id=str(job.id),
+            claim=flight.claim.claim,
+            held_seconds=round(self._clock.monotonic() - flight.claimed_at, 3),
+            error=reason,
+        )
+
     def _step(self) -> float:
         self._give_up_lapsed()
         now = self._clock.monotonic()
@@ -96,16 +110,7 @@ class Keeper:
             meta={"job_id": str(job.id), "worker_id": self._worker_id, "claim": flight.claim.claim},
         )
         if flight.revoke(reason):
-            emit(
-                "jobs.lease.lost",
-                worker_id=self._worker_id,
-                queue=job.queue,
-                job=job.name,
-                job_id=str(job.id),
-                claim=flight.claim.claim,
-                held_seconds=round(self._clock.monotonic() - flight.claimed_at, 3),
-                error=reason,
-            )
+            self.report_loss(flight, reason)
         else:
             flight.renew_at = float("inf")
 

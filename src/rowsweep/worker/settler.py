@@ -51,7 +51,12 @@ class Settler:
         self._lock = threading.Lock()
         self._waiting: list[_Sending] = []
         self._pause = _FIRST_PAUSE
+        self._hold_until = float("-inf")
         self._looper = Looper("settler", self._step, timers=equipment.timers, failed=self._failed)
+
+    def start(self) -> None:
+        """Start settling."""
+        self._looper.start()
 
     def send(self, flight: Flight, settlement: Settlement) -> None:
         """Settle as soon as the statement under way has returned."""
@@ -66,11 +71,14 @@ class Settler:
 
     def _step(self) -> float | None:
         now = self._clock.monotonic()
+        if now < self._hold_until:
+            return self._hold_until - now
         group = self._take(now)
         if group:
             self._send(group)
         with self._lock:
-            return min((max(sending.not_before - now, 0.0) for sending in self._waiting), default=None)
+            instants = [max(sending.not_before, self._hold_until) for sending in self._waiting]
+        return max(min(instants) - now, 0.0) if instants else None
 
     def _take(self, now: float) -> list[_Sending]:
         """Take what may go out together: one of each job and each ledger row, all sent before or none."""
@@ -108,7 +116,8 @@ class Settler:
         if not _is_about_data(error):
             for sending in group:
                 sending.is_resent = True
-                self._again(sending, self._pause)
+                self._again(sending, 0.0)
+            self._hold_until = self._clock.monotonic() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         elif len(group) > 1:
             for sending in group:

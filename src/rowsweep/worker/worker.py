@@ -63,6 +63,7 @@ class Worker:
         self._state: WorkerState = "idle"
         self._crew: Crew | None = None
         self._drain: Drain | None = None
+        self._is_draining = False
         self._is_torn_down = False
         self._stopped = threading.Event()
         self._removers: list[Callable[[], None]] = []
@@ -98,6 +99,8 @@ class Worker:
             self._refuse_draining()
             crew = self._crew if self._crew is not None and self._state == "idle" else self._hire()
             self._register(crew.id)
+            if self._drain is not None:
+                self._drain.prepare()
             self._state = "running"
         options = self._options
         emit(
@@ -107,7 +110,7 @@ class Worker:
             concurrency={queue: options.concurrency_of(queue) for queue in options.queues},
             names=[handle.name for handle in registered_jobs()],
         )
-        crew.claims.start()
+        crew.start()
 
     def kick(self) -> None:
         """Look for work at once."""
@@ -130,11 +133,11 @@ class Worker:
         `deadline_at` is a reading of the real monotonic clock; without one it waits for as long as the runs take.
         """
         with self._lock:
-            crew, stopped = self._crew, self._stopped
-            if crew is None or self._state == "stopped":
+            crew, drain, stopped = self._crew, self._drain, self._stopped
+            if crew is None or drain is None or self._state == "stopped":
                 self._state = "stopped"
                 return
-            drain = self._begin_drain(crew, reason, deadline_at)
+            self._begin_drain(drain, reason, deadline_at)
             is_first, self._is_torn_down = not self._is_torn_down, True
         if is_first:
             self._tear_down(crew, drain, deadline_at)
@@ -155,7 +158,8 @@ class Worker:
             lifecycle=self._lifecycle or process_lifecycle(),
         )
         self._crew = Crew(equipment, lambda: self._state)
-        self._drain = None
+        self._drain = Drain(self._crew, margin_seconds=self._options.margin_seconds)
+        self._is_draining = False
         self._is_torn_down = False
         self._stopped = threading.Event()
         return self._crew
@@ -178,35 +182,39 @@ class Worker:
 
     def _accept(self, shutdown: Shutdown) -> None:
         with self._lock:
-            if self._crew is not None and self._state != "stopped":
-                self._begin_drain(self._crew, shutdown.reason, shutdown.deadline_at)
+            if self._drain is not None and self._state != "stopped":
+                self._begin_drain(self._drain, shutdown.reason, shutdown.deadline_at)
 
     def _close(self, shutdown: Shutdown) -> None:
         self.stop(shutdown.reason, deadline_at=shutdown.deadline_at)
 
-    def _begin_drain(self, crew: Crew, reason: str, deadline_at: float | None) -> Drain:
+    def _begin_drain(self, drain: Drain, reason: str, deadline_at: float | None) -> None:
         """Begin the one drain of this start; a later deadline still arms its cut-off."""
-        if self._drain is None:
-            self._drain = Drain(crew, reason=reason, margin_seconds=self._options.margin_seconds)
+        if not self._is_draining:
+            self._is_draining = True
             self._state = "draining"
-            self._drain.begin()
-        self._drain.arm(deadline_at)
-        return self._drain
+            drain.begin(reason)
+        drain.arm(deadline_at)
 
     def _tear_down(self, crew: Crew, drain: Drain, deadline_at: float | None) -> None:
         try:
             drain.finish(deadline_at)
-            crew.close(lambda: real_seconds_until(deadline_at))
         finally:
-            with self._lock:
-                self._state = "stopped"
-                removers, self._removers = self._removers, []
-            for remove in removers:
-                remove()
-            emit(
-                "jobs.worker.stopped",
-                worker_id=crew.id,
-                processed=crew.tally.processed,
-                interrupted=crew.tally.interrupted,
-            )
-            self._stopped.set()
+            try:
+                crew.close(lambda: real_seconds_until(deadline_at))
+            finally:
+                self._end(crew)
+
+    def _end(self, crew: Crew) -> None:
+        with self._lock:
+            self._state = "stopped"
+            removers, self._removers = self._removers, []
+        for remove in removers:
+            remove()
+        emit(
+            "jobs.worker.stopped",
+            worker_id=crew.id,
+            processed=crew.tally.processed,
+            interrupted=crew.tally.interrupted,
+        )
+        self._stopped.set()

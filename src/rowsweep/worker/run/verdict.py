@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.errors import AttemptsExhausted, Draining, Interrupted, RateLimited, Suspend
+from rowsweep.errors import AttemptsExhausted, Draining, Interrupted, LeaseLost, RateLimited, Suspend
 from rowsweep.jobs.classify import Again, decide
 from rowsweep.jobs.failure import failure_for_row, headline
 from rowsweep.jobs.json_form import NoJsonForm, json_form, json_text, safe_json
@@ -29,7 +29,7 @@ def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseExce
     A claim that is gone ends it, then a suspension it asked for, then what the body did. A failure under a drain's
     abort is an interruption, whatever was raised.
     """
-    gone = flight.revoked or runner.lost
+    gone = flight.revoked or runner.lost or (error if isinstance(error, LeaseLost) else None)
     if gone is not None:
         return Ending(outcome="interrupted", verdict=None, error=gone)
     suspension = runner.suspension or (error if isinstance(error, Suspend) else None)

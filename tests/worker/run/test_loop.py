@@ -1,0 +1,86 @@
+"""The one loop thread for coroutine bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+
+import pytest
+
+from rowsweep.errors import Aborted, Interrupted
+from rowsweep.signals import RunSignal
+from rowsweep.worker.run.loop import LoopThread
+
+marker: contextvars.ContextVar[str] = contextvars.ContextVar("marker", default="none")
+
+
+@pytest.fixture
+def loop() -> LoopThread:
+    return LoopThread()
+
+
+def test_it_answers_what_the_coroutine_does_in_the_callers_context(loop: LoopThread) -> None:
+    """N-008, N-015: context variables of the run reach the body."""
+
+    async def body() -> str:
+        await asyncio.sleep(0)
+        return marker.get()
+
+    marker.set("mine")
+    assert loop.run(body(), RunSignal()) == "mine"
+    loop.close()
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(2), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_whatever_it_raises_is_raised_in_the_callers_thread_and_the_loop_goes_on(
+    loop: LoopThread, error: BaseException
+) -> None:
+    """N-020."""
+
+    async def body() -> None:
+        raise error
+
+    async def fine() -> int:
+        return 1
+
+    with pytest.raises(type(error)):
+        loop.run(body(), RunSignal())
+    assert loop.run(fine(), RunSignal()) == 1
+    loop.close()
+
+
+def test_an_aborted_coroutine_is_cancelled_after_its_grace(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-008: the signal first, then the task."""
+    monkeypatch.setattr("rowsweep.worker.run.loop.GRACE_SECONDS", 0.2)
+    signal, seen, started = RunSignal(), [], threading.Event()
+
+    async def body() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append(signal.aborted)
+            raise
+
+    def abort() -> None:
+        assert started.wait(10)
+        signal.abort(Aborted("stop", fix="none"))
+
+    threading.Thread(target=abort, name="rowsweep-abort", daemon=True).start()
+    with pytest.raises(Interrupted):
+        loop.run(body(), signal)
+    assert seen == [True]
+    loop.close()
+
+
+def test_a_coroutine_that_ends_within_its_grace_is_what_it_answers(loop: LoopThread) -> None:
+    """S-299."""
+    signal = RunSignal()
+
+    async def body() -> str:
+        signal.abort(Aborted("stop", fix="none"))
+        return "finished"
+
+    assert loop.run(body(), signal) == "finished"
+    loop.close()
