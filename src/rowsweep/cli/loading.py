@@ -85,7 +85,7 @@ def _load_file(path: Path) -> str:
     name = file.stem if file.parent == Path.cwd() else f"{_package_of(file.parent)}.{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None or not file.is_file():
-        raise _unloadable(str(path), "there is no such Python file", place=str(path))
+        raise _unloadable(str(path), "there is no such Python file or folder", place=str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.jobs.json_form import json_text, safe_json
@@ -41,7 +42,7 @@ class Output:
 
     def document(self, value: object) -> None:
         """Write one JSON document in one line; what has no JSON form is written as its text."""
-        _write(json_text(safe_json(value)))
+        _write(_json_text(value))
 
     def answer(self, value: object, words: str) -> None:
         """Write the value as JSON where that is asked for, else the words."""
@@ -86,7 +87,7 @@ class Output:
         """Write a refusal on stderr: its cause, where it is known the place, and its fix."""
         if self.is_json:
             refusal: dict[str, Any] = {"code": error.code, "cause": error.cause, "fix": error.fix, "meta": error.meta}
-            self.note(json_text(safe_json(refusal)))
+            self.note(_json_text(refusal))
             return
         place = error.meta.get("place")
         self.note("\n".join(_indented("error", error.cause)))
@@ -99,6 +100,17 @@ class Output:
 def _indented(label: str, text: str) -> list[str]:
     first, *more = clean_lines(text) or [""]
     return [f"{label}: {first}", *(" " * (len(label) + 2) + line for line in more)]
+
+
+def _json_text(value: object) -> str:
+    return json_text(_form(value))
+
+
+def _form(value: object) -> Any:
+    """Answer a JSON form in which one odd value becomes its text, and not all that is around it."""
+    if isinstance(value, Mapping):
+        return {str(name): _form(part) for name, part in value.items()}
+    return [_form(part) for part in value] if isinstance(value, list | tuple) else safe_json(value)
 
 
 def _write(text: str) -> None:

@@ -1,0 +1,175 @@
+"""Parsing, exit codes and refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import typer
+
+from rowsweep.cli.everywhere import hoisted
+from rowsweep.cli.main import application, main
+from rowsweep.errors import InvalidOption
+from tests.cli.commands import CommandLine
+
+SOURCE = Path(__file__).parents[2] / "src" / "rowsweep"
+FIXES = [
+    "rowsweep jobs ls --json",
+    "rowsweep jobs ls --name mail --state running --json",
+    "rowsweep jobs ls --limit 200 --json",
+    "rowsweep jobs ls --state dead --json",
+    "rowsweep jobs ls --state delayed --json",
+    "rowsweep jobs show ID",
+    "rowsweep jobs show ID --steps",
+    "rowsweep jobs cancel ID --json",
+    "rowsweep jobs requeue ID",
+    "rowsweep jobs names",
+    "rowsweep schema install",
+    "rowsweep schema status",
+    "rowsweep new backfill NAME",
+    "rowsweep ledger --name NAME",
+    "rowsweep sweeps ls",
+    "rowsweep sweeps launch NAME",
+    "rowsweep sweeps resume RUN",
+    "rowsweep run NAME --force",
+]
+
+
+def leaves(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = [path for path, _ in leaves(typer.main.get_command(application))]
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """Parse a command line without running it; answer the command it means."""
+    root: Any = typer.main.get_command(application)
+    meant: list[tuple[str, ...]] = []
+    for path, command in leaves(root):
+        command.callback = lambda path=path, **_: meant.append(path)
+    arguments = text.replace("ID", "01998f0a-1b2c-7d3e-8f40-123456789abc").split()[1:]
+    root.main(hoisted(arguments), prog_name="rowsweep", standalone_mode=False)
+    return meant[0]
+
+
+def test_the_tree_is_whole() -> None:
+    """D-40, as far as the commands are there."""
+    assert {" ".join(path) for path in COMMANDS} == {
+        "demo", "run", "worker", "ledger", "watch",
+        "sweeps ls", "sweeps show", "sweeps preview", "sweeps launch", "sweeps pause", "sweeps resume", "sweeps cancel",
+        "jobs ls", "jobs dead", "jobs show", "jobs names", "jobs cancel", "jobs requeue", "jobs rm",
+        "new backfill",
+        "schema install", "schema print", "schema status",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """D-40."""
+    with pytest.raises(SystemExit) as left:
+        main([*path, "--help"])
+    assert left.value.code == 0
+    out = capsys.readouterr().out
+    assert "see rowsweep --help" in " ".join(out.split())
+    assert out.startswith(f"Usage: rowsweep {' '.join(path)}")
+
+
+@pytest.mark.parametrize("fix", FIXES)
+def test_the_commands_that_fix_texts_name_exist(fix: str) -> None:
+    """S-403."""
+    assert " ".join(parse(fix)) in fix
+
+
+def test_no_fix_text_in_the_source_names_a_command_that_does_not_exist() -> None:
+    """S-403, S-432."""
+    named = {
+        match[1]
+        for file in SOURCE.rglob("*.py")
+        for match in re.finditer(
+            r"rowsweep ((?:jobs|sweeps|schema|new) [a-z]+|ledger|run|watch|worker)\b", file.read_text()
+        )
+    }
+    assert len(named) > 10
+    assert named <= {" ".join(path) for path in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    "line", ["bogus", "sweeps", "jobs show", "jobs show no-id", "ledger --limit many", "ledger --status odd", "--dsn"]
+)
+def test_wrong_usage_leaves_with_two(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """N-106."""
+    with pytest.raises(SystemExit) as left:
+        main(line.split())
+    assert left.value.code == 2
+
+
+def test_an_input_that_is_no_json_is_wrong_usage(rowsweep: CommandLine) -> None:
+    """N-106."""
+    answer = rowsweep("run", "outside", "--input", "{")
+    assert answer.code == 2
+    assert "--input takes JSON" in answer.err
+
+
+@pytest.mark.parametrize("error", [InvalidOption("bad\x1b[0m\nworse", fix="do\x07 this", meta={"place": "a.py:3"})])
+def test_a_refusal_shows_cause_place_and_fix_on_stderr_and_no_control_sequence(
+    error: InvalidOption, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """N-104, N-106."""
+    with patch("rowsweep.cli.session.Session.app", side_effect=error), pytest.raises(SystemExit) as left:
+        main(["ledger"])
+    said = capsys.readouterr()
+    assert left.value.code == 1
+    assert said.out == ""
+    assert said.err == (
+        "error: bad\\x1b[0m\n       worse\n   at: a.py:3\n  fix: do\\x07 this\n code: X_OPTION_INVALID\n"
+    )
+
+
+def test_a_refusal_is_json_where_json_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """N-106."""
+    error = InvalidOption("bad", fix="this", meta={"option": "a", "odd": object})
+    with patch("rowsweep.cli.session.Session.app", side_effect=error), pytest.raises(SystemExit) as left:
+        main(["ledger", "--json"])
+    refusal = json.loads(capsys.readouterr().err)
+    assert left.value.code == 1
+    assert (refusal["code"], refusal["cause"], refusal["fix"]) == ("X_OPTION_INVALID", "bad", "this")
+    assert refusal["meta"]["option"] == "a"
+
+
+def test_a_database_that_cannot_be_reached_is_refused_with_its_fix(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """N-106, N-109."""
+    with pytest.raises(SystemExit) as left:
+        main(["ledger", "--dsn", "postgresql://ann:secret@localhost:1/none", "--json"])
+    said = capsys.readouterr()
+    assert left.value.code == 1
+    assert json.loads(said.err)["code"] == "X_DRIVER_UNAVAILABLE"
+    assert "secret" not in said.err + said.out
+
+
+def test_missing_tables_are_refused_with_the_command_that_makes_them(
+    folder: Path, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S-403."""
+    with pytest.raises(SystemExit) as left:
+        main(["ledger", "--dsn", dsn])
+    assert left.value.code == 1
+    assert "fix: rowsweep schema install" in capsys.readouterr().err
+
+
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert re.fullmatch(r"rowsweep \d+\.\d+\.\d+\n", capsys.readouterr().out)

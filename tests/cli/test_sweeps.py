@@ -1,0 +1,130 @@
+"""`rowsweep sweeps`, `ledger` and `watch` over a real database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.cli.commands import CommandLine, fill, write_app
+
+
+@pytest.fixture
+def items(rowsweep: CommandLine, dsn: str) -> CommandLine:
+    fill(dsn, 500)
+    return rowsweep
+
+
+def test_what_is_declared_is_listed_with_what_became_of_it(items: CommandLine) -> None:
+    """S-199, D-4: applied, pending, changed, live."""
+    states = {entry["name"]: entry["state"] for entry in items("sweeps", "ls", "--json").json}
+    assert states == {"broken": "pending", "outside": "pending", "totals": "pending"}
+    assert items("run", "totals").code == 0
+    items("sweeps", "launch", "broken")
+    listed = items("sweeps", "ls")
+    assert [line.split()[:3] for line in listed.out.splitlines()[1:]] == [
+        ["broken", "live", "items"],
+        ["outside", "pending", "items"],
+        ["totals", "applied", "items"],
+    ]
+
+
+def test_a_sweep_whose_declaration_changed_since_is_listed_so(items: CommandLine) -> None:
+    assert items("run", "totals").code == 0
+    write_app(
+        Path.cwd(), 'import rowsweep as rs\nt = rs.backfill("totals", rows=rs.Rows("items"), set={"total": "3"})\n'
+    )
+    (entry,) = items("sweeps", "ls", "--json").json
+    assert entry["state"] == "changed"
+    assert entry["last"]["rows"] == 500
+    refused = items("run", "totals", "--json")
+    assert refused.code == 1
+    assert json.loads(refused.err)["code"] == "X_BACKFILL_CHANGED"
+
+
+def test_a_preview_shows_before_and_after_and_changes_nothing(items: CommandLine, dsn: str) -> None:
+    """N-090."""
+    shown = items("sweeps", "preview", "totals", "--rows", "3")
+    assert shown.code == 0
+    assert shown.out.splitlines()[0].split()[:2] == ["id", "price"]
+    assert len(shown.out.splitlines()) == 4
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("select count(*) from items where total is not null").fetchone() == (0,)
+
+
+def test_a_preview_that_could_act_elsewhere_needs_the_flag(items: CommandLine) -> None:
+    """N-091."""
+    refused = items("sweeps", "preview", "outside", "--input", "7", "--json")
+    assert json.loads(refused.err)["code"] == "X_SWEEP_PREVIEW_UNSAFE"
+    assert items("sweeps", "preview", "outside", "--input", "7", "--allow-effects").code == 0
+
+
+def test_a_launched_run_is_found_by_id_prefix_and_name(items: CommandLine) -> None:
+    """N-106."""
+    launched = items("sweeps", "launch", "totals", "--json").json
+    run_id = launched["run_id"]
+    assert launched["words"] == "waiting for a worker"
+    for run in (run_id, run_id[:18], "totals"):
+        assert items("sweeps", "show", run, "--json").json["run_id"] == run_id
+    text = items("sweeps", "show", "totals").out
+    assert f"run          {run_id}" in text
+    assert items("sweeps", "show", "no-such-run").code == 1
+
+
+def test_a_run_is_paused_resumed_and_cancelled(items: CommandLine) -> None:
+    """N-079, N-082."""
+    items("sweeps", "launch", "totals")
+    assert items("sweeps", "pause", "totals", "--reason", "on call", "--json").json["words"] == "paused"
+    assert items("sweeps", "resume", "totals", "--json").json["words"] == "waiting for a worker"
+    assert items("sweeps", "cancel", "totals").out.startswith("totals: cancelled")
+    refused = items("sweeps", "pause", "totals", "--json")
+    assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_SWEEP_NOT_LIVE")
+    assert items("sweeps", "cancel", "totals").code == 0
+    assert items("run", "totals").code == 0
+    refused = items("sweeps", "cancel", "totals", "--json")
+    assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_JOB_NOT_CANCELLABLE")
+
+
+def test_the_ledger_is_listed_newest_first_and_filtered(items: CommandLine) -> None:
+    assert items("ledger").out == "No sweep has run here yet.\n"
+    assert items("ledger", "--json").json == []
+    items("run", "totals")
+    items("sweeps", "launch", "broken")
+    assert [run["name"] for run in items("ledger", "--json").json] == ["broken", "totals"]
+    assert [run["name"] for run in items("ledger", "--status", "done", "--json").json] == ["totals"]
+    assert items("ledger", "--limit", "0", "--json").json == []
+    (line,) = items("ledger", "--name", "totals").out.splitlines()[1:]
+    assert "totals" in line
+    assert "done" in line
+
+
+def test_watching_a_finished_run_shows_it_once(items: CommandLine) -> None:
+    """N-106."""
+    items("run", "totals")
+    assert items("watch").out.startswith("totals: done  100 %  500 rows")
+    (line,) = items("watch", "totals", "--json").out.splitlines()
+    assert json.loads(line)["rows"] == 500
+
+
+def test_watching_where_nothing_has_run_is_refused(items: CommandLine) -> None:
+    refused = items("watch", "--json")
+    assert json.loads(refused.err)["code"] == "X_SWEEP_NOT_FOUND"
+
+
+def test_steering_needs_no_code_that_imports(items: CommandLine) -> None:
+    """A broken file must not keep an operator from cancelling."""
+    items("sweeps", "launch", "totals")
+    write_app(Path.cwd(), "import no_such_module")
+    assert items("sweeps", "cancel", "totals").code == 0
+    assert items("ledger").code == 0
+    refused = items("sweeps", "ls")
+    assert refused.code == 1
+    assert "at: backfills/app.py:1" in refused.err
+
+
+def test_the_environment_can_be_given(items: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-40, D-4."""
+    monkeypatch.setenv("ROWSWEEP_ENV", "development")
+    assert items("sweeps", "launch", "totals", "--env", "staging", "--json").json["environment"] == "staging"
