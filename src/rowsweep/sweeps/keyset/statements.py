@@ -91,7 +91,7 @@ class Statements:
             sql.SQL(", ").join(columns),
             self.table.identifier,
             _all(conditions),
-            self._key(),
+            self._sorted(),
             sql.SQL(" for no key update" if lock else ""),
         )
 
@@ -104,13 +104,13 @@ class Statements:
             self.table.identifier,
             self._matches(),
             self._key(),
-            self._key(descending=True),
+            self._key(descending=True, alias="rs_first"),
         )
 
     def highest(self) -> sql.Composed:
         """Find the highest key there is."""
         return sql.SQL("select {} from {} order by {} limit 1").format(
-            self._key_texts(), self.table.identifier, self._key(descending=True)
+            self._key_texts(), self.table.identifier, self._sorted(descending=True)
         )
 
     def matching(self) -> sql.Composed:
@@ -185,6 +185,10 @@ class Statements:
         form = sql.SQL("{} desc" if descending else "{}")
         names = (quoted(name) if alias is None else quoted(alias, name) for name in self.table.key)
         return sql.SQL(", ").join(form.format(name) for name in names)
+
+    def _sorted(self, *, descending: bool = False) -> sql.Composed:
+        """Sort by the table's columns: a bare name in ORDER BY would be the text that is selected under it."""
+        return self._key(descending=descending, alias=self.table.name)
 
     def _key_texts(self) -> sql.Composed:
         return sql.SQL(", ").join(sql.SQL("{}::pg_catalog.text").format(quoted(name)) for name in self.table.key)
