@@ -160,8 +160,17 @@ def test_a_fenced_step_and_a_batch_s_close_read_single_rows(stale: Rows, stale_s
     assert plan.indexes("x_jobs") == KEY
     figures = dict.fromkeys(("samples", "marker", "checksum"))
     close = {
-        "run_id": claim.job_id, "step": "p", "expected": "1", "value": "2", "moves": True, "rows": 1,
-        "written": 1, "batches": 1, "cursor": "1", "active_seconds": 1.0, **figures,
+        "run_id": claim.job_id,
+        "step": "p",
+        "expected": "1",
+        "value": "2",
+        "moves": True,
+        "rows": 1,
+        "written": 1,
+        "batches": 1,
+        "cursor": "1",
+        "active_seconds": 1.0,
+        **figures,
     }
     with stale.transaction(force_rollback=True):
         stale.execute(

@@ -157,9 +157,8 @@ def forget(connection: SweepConnection, *, pooler: bool) -> bool:
 
 
 def check_open(connection: psycopg.Connection[Any]) -> None:
-    """Raise where the server has closed the connection meanwhile, without a round trip."""
+    """Raise where an idle connection has something to read, without a round trip: it is the server's farewell."""
     ready, _, _ = select.select([connection.fileno()], [], [], 0)
-    if ready:
-        connection.pgconn.consume_input()
-    if connection.broken or connection.closed:
+    if ready or connection.closed:
+        connection.close()  # a pool keeps what only failed its check
         raise psycopg.OperationalError("the server closed the connection")
