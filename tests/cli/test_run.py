@@ -32,7 +32,7 @@ def newest(items: CommandLine) -> dict[str, Any]:
 
 
 def has_begun(items: CommandLine) -> bool:
-    return newest(items).get("rows", 0) > 0
+    return bool(newest(items).get("rows"))
 
 
 def written(dsn: str) -> tuple[int, ...] | None:

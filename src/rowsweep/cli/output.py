@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.jobs.json_form import json_text, safe_json
 from rowsweep.show.clean import clean, clean_lines
+from rowsweep.show.values import number
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -77,6 +79,15 @@ class Output:
             self.console.print(words, style=style)
         else:
             _write(words)
+
+    @contextmanager
+    def counting(self, of_what: str) -> Iterator[Callable[[int], None]]:
+        """Answer what shows a count while something is being made; a terminal's only, and gone afterwards."""
+        if not self.is_terminal:
+            yield lambda _: None
+            return
+        with self.console.status("") as status:
+            yield lambda count: status.update(f"{number(count)} {of_what}")
 
     def note(self, words: str) -> None:
         """Write a remark on stderr, where it is in no reader's way."""

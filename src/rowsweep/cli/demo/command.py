@@ -104,7 +104,8 @@ class _Story:
             for run in self._app.runs(name=name, limit=20):
                 if run.is_open:
                     self._app.run_of(run.run_id).cancel("rowsweep demo makes its table anew")
-        make_orders(self._app.driver, self._rows)
+        with self._output.counting(f"of {values.number(self._rows)} rows") as count:
+            make_orders(self._app.driver, self._rows, count)
         self._output.say(f"made in {values.span(real_monotonic() - began)}")
 
     def _sweep_and_kill(self) -> Killed | None:

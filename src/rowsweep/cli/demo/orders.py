@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 TABLE: Final = "orders"
 _MARK: Final = "made by rowsweep demo"
+_ROWS_AT_A_TIME: Final = 100_000
 
 _CREATE: Final = """
 create table orders (
@@ -31,7 +33,7 @@ select timestamptz '2024-01-01' + n * interval '17 seconds',
        'customer-' || n %% 9973,
        (n * 7919 %% 25000 + 99) / 100.0,
        n %% 7 + 1
-from generate_series(1::bigint, %(rows)s) as n
+from generate_series(%(first)s::bigint, %(last)s) as n
 """
 PROOF: Final = """\
 select count(*) as rows,
@@ -55,8 +57,11 @@ class Proof:
         return self.rows == self.written_once == rows and not self.wrong
 
 
-def make_orders(driver: Driver, rows: int) -> None:
-    """Make the table anew with this many rows; a table of that name that is not the demo's is refused."""
+def make_orders(driver: Driver, rows: int, made: Callable[[int], None]) -> None:
+    """Make the table anew with this many rows, telling `made` how many there are as it goes.
+
+    Raises InvalidOption where a table of that name is not the demo's.
+    """
     with driver.sweep_connection() as connection:
         _refuse_foreign(connection)
         with connection.transaction():
@@ -64,9 +69,12 @@ def make_orders(driver: Driver, rows: int) -> None:
             connection.execute("drop table if exists orders")
             connection.execute(_CREATE)
             connection.execute(f"comment on table orders is '{_MARK}'")
-            connection.execute(_FILL, {"rows": rows})
+            for first in range(1, rows + 1, _ROWS_AT_A_TIME):
+                last = min(first + _ROWS_AT_A_TIME - 1, rows)
+                connection.execute(_FILL, {"first": first, "last": last})
+                made(last)
             connection.execute("alter table orders add primary key (id)")
-        connection.execute("vacuum (analyze) orders")
+        connection.execute("analyze orders")
 
 
 def prove(driver: Driver) -> Proof:
