@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from functools import partial
 from types import ModuleType
 
 import pytest
@@ -45,12 +45,10 @@ def test_a_rate_is_the_amount_by_the_second() -> None:
 def test_the_runner_prints_the_figures_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def figures() -> Iterator[Figure]:
-        for name in ("probe.one", "probe.two"):
-            yield Figure(name=name, unit="rows/s", ours=1.0, reference=1.0, bar=1.0)
-
+    names = ("probe.one", "probe.two")
+    measured = {n: partial(Figure, name=n, unit="rows/s", ours=1.0, reference=1.0, bar=1.0) for n in names}
     module = ModuleType("benchmarks.probe")
-    module.__dict__["figures"] = figures
+    module.__dict__["FIGURES"] = measured
     monkeypatch.setitem(sys.modules, "benchmarks.probe", module)
     monkeypatch.setattr("pkgutil.iter_modules", lambda _: [Found("measure"), Found("probe")])
     assert runner.main("probe.two") == 0
