@@ -173,8 +173,8 @@ def test_the_settle_that_waited_for_the_ledger_row_sees_the_resume(driver: Postg
     assert due == (True,)
 
 
-def test_groups_over_the_same_rows_never_deadlock(driver: PostgresDriver) -> None:
-    """N-035: every group locks in id order, whatever the order it was given in."""
+def test_settles_and_renewals_of_the_same_rows_never_deadlock(driver: PostgresDriver) -> None:
+    """N-035: whatever the order a group was given in; nobody waits for a job row, and all else is locked in order."""
     jobs = take(driver, 60)
     claims = [claim_of(job) for job in jobs]
     stop = threading.Event()
