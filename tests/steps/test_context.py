@@ -162,7 +162,7 @@ def test_an_aborted_run_has_its_statement_cancelled_and_its_connection_replaced(
             raise
 
     job_id = postgres.enqueue(work)
-    worker = postgres.running(visibility="900ms")
+    worker = postgres.running(visibility="6s", renew_every="200ms")
     until(lambda: bool(pids))
     begun = time.monotonic()
     postgres.steal(job_id)

@@ -47,8 +47,8 @@ def test_a_run_longer_than_its_visibility_keeps_its_claim(shop: Shop) -> None:
         gate.pass_through()
 
     job_id = shop.enqueue(long)
-    shop.running(visibility="600ms")
-    shop.running(visibility="600ms")
+    shop.running(visibility="3s", renew_every="200ms")
+    shop.running(visibility="3s", renew_every="200ms")
     assert gate.started.wait(10)
     claimed = visible_at(shop, job_id)
     until(lambda: visible_at(shop, job_id) - claimed > timedelta(seconds=1))
@@ -76,7 +76,7 @@ def test_a_stolen_claim_aborts_its_run_and_its_result_counts_for_nothing(
         return "mine"
 
     job_id = shop.enqueue(work)
-    worker = shop.running(visibility="900ms")
+    worker = shop.running(visibility="6s", renew_every="200ms")
     assert gate.started.wait(10)
     thief = shop.steal(job_id)
     until(lambda: worker.stats.outcomes == {"interrupted": 1})
@@ -121,7 +121,7 @@ def test_a_cancelled_job_is_noticed_at_the_next_renewal(shop: Shop) -> None:
         ctx.signal.raise_if_aborted()
 
     job_id = shop.enqueue(work)
-    worker = shop.running(visibility="600ms")
+    worker = shop.running(visibility="3s", renew_every="200ms")
     assert gate.started.wait(10)
     steering = shop.driver.stores().steering
     assert steering is not None
@@ -180,7 +180,7 @@ def test_failed_renewals_only_warn_until_a_whole_window_has_passed(
     caplog.set_level(logging.INFO, "rowsweep")
     gate = Gate()
 
-    @job(tenant="none")
+    @job(tenant="none", retry=Retry(attempts=1))
     def work(ctx: Ctx) -> None:
         gate.wait_for_abort(ctx)
         raise Interrupted(ctx.signal.reason)
@@ -232,7 +232,7 @@ def test_all_claims_are_renewed_by_one_statement(memory: Shop) -> None:
 
     driver = BrokenDriver(memory.driver)
     work.enqueue_many(list(range(8)))
-    worker = memory.running(driver=driver, visibility="900ms")
+    worker = memory.running(driver=driver, visibility="6s", renew_every="300ms")
     gates.wait(10)
     until(lambda: len(driver.calls("renew")) >= 3)
     go.set()

@@ -76,7 +76,7 @@ def test_a_run_stays_in_flight_and_renewed_until_its_settle_is_answered(shop: Sh
 
     driver = BrokenDriver(shop.driver, "settle")
     ids = [shop.enqueue(work, number) for number in range(3)]
-    worker = shop.running(driver=driver, concurrency=1, visibility="600ms")
+    worker = shop.running(driver=driver, concurrency=1, visibility="6s", renew_every="200ms")
     until(lambda: worker.stats.in_flight == 3)
     renewals = len(driver.calls("renew"))
     until(lambda: len(driver.calls("renew")) > renewals + 3)

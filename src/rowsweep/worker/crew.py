@@ -199,8 +199,8 @@ class Crew:
     def _finish(self, flight: Flight) -> None:
         """Let a flight go: its end is known to the database, or is none of this worker's business any more."""
         if flight.execution is not None:
-            self.tally.add(flight.execution.outcome)
             _report(flight, flight.execution)
+            self.tally.add(flight.execution.outcome)
         self.flights.remove(flight)
         flight.signal.dispose()
         if flight.finish_work is not None:
