@@ -48,7 +48,7 @@ def column_form(column: Column) -> ColumnForm:
     import pyarrow as pa
 
     own = quoted(column.name)
-    name = column.type_name if column.type_schema == "pg_catalog" else ""
+    name = _catalog_name(column)
     element = column.element_name if column.element_schema == "pg_catalog" else None
     if name in _PLAIN:
         return ColumnForm(name=column.name, select=own, arrow=getattr(pa, _PLAIN[name])())
@@ -67,6 +67,13 @@ def column_form(column: Column) -> ColumnForm:
         inner = getattr(pl, _ELEMENTS[element])
         return ColumnForm(name=column.name, select=listed, arrow=pa.string(), finish=pl.List(inner))
     return ColumnForm(name=column.name, select=sql.SQL("{}::pg_catalog.text").format(own), arrow=pa.string())
+
+
+def is_text_form(column: Column) -> bool:
+    """Say whether a column travels as the text of a type that has no form of its own."""
+    name = _catalog_name(column)
+    plain = name in _PLAIN or name in ("timestamp", "timestamptz", "time", "bytea")
+    return not plain and not (name == "numeric" and numeric_digits(column.typmod) is not None)
 
 
 def numeric_digits(typmod: int) -> tuple[int, int] | None:
@@ -107,6 +114,10 @@ def as_frame(table: pa.Table, forms: Iterable[ColumnForm]) -> pl.DataFrame:
         elif form.finish is not None:
             restored.append(pl.col(form.name).str.json_decode(form.finish))
     return frame.with_columns(restored) if restored else frame
+
+
+def _catalog_name(column: Column) -> str:
+    return column.type_name if column.type_schema == "pg_catalog" else ""
 
 
 def _parse(data: bytes, names: list[str], types: dict[str, Any]) -> pa.Table:

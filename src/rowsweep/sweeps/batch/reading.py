@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import ClientCursor
 from psycopg.rows import dict_row
 
+from rowsweep.sweeps.batch.dicts import has_keys
 from rowsweep.sweeps.batch.frames import as_frame, column_form, read_csv
 from rowsweep.sweeps.keyset.catalog import Column, quoted
 
@@ -20,12 +21,18 @@ if TYPE_CHECKING:
 
     from rowsweep.sweeps.keyset.statements import Statements
 
+# Of any other type psycopg's binary form is raw bytes, where its text form is text.
+_LOADED: Final = {
+    "bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "text", "varchar", "bpchar", "name", "bytea",
+    "uuid", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "json", "jsonb", "inet", "cidr",
+}  # fmt: skip
+
 
 @dataclass(kw_only=True)
 class CopyReader:
     """Read the rows between the cursor and the page's last key, each form once.
 
-    Frames come through COPY and Arrow's CSV reader, dicts through psycopg's binary loaders.
+    Frames come through COPY and Arrow's CSV reader, dicts through psycopg's loaders, binary where it has them all.
     """
 
     connection: Callable[[], Any]
@@ -44,7 +51,8 @@ class CopyReader:
         """Answer the rows as dicts of psycopg's own values."""
         if self._dicts is None:
             query = self._select(quoted(column.name) for column in self.columns)
-            with self.within(), self.connection().cursor(row_factory=dict_row, binary=True) as cursor:
+            binary = all(_has_loader(column) for column in self.columns)
+            with self.within(), self.connection().cursor(row_factory=dict_row, binary=binary) as cursor:
                 self._dicts = cursor.execute(query, self.values).fetchall()
         return self._dicts
 
@@ -60,21 +68,23 @@ class CopyReader:
             self._frame = as_frame(self._read_table(), self._forms())
         return self._frame
 
-    def keys(self) -> pl.DataFrame:
-        """Answer the page's keys in the types a frame has them."""
+    def keys(self) -> pl.DataFrame | None:
+        """Answer the keys of the page that was read as a frame; None where it was not."""
+        import polars as pl
+
         key = self.statements.table.key
         if self._frame is not None:
             return self._frame.select(key)
-        reader = CopyReader(
-            connection=self.connection,
-            statements=self.statements,
-            columns=self.statements.table.key_types,
-            values=self.values,
-            started=self.started,
-            lock=False,
-            within=self.within,
-        )
-        return reader.frame()
+        return None if self._table is None else pl.DataFrame(self._table.select(list(key)))
+
+    def has_keys(self, rows: object) -> bool:
+        """Say whether these are dicts with keys of the page that was read as dicts, each once.
+
+        A key with an interval is left to the database: Python's has no months.
+        """
+        known, table = self._dicts, self.statements.table
+        exact = all(column.type_name != "interval" for column in table.key_types)
+        return exact and known is not None and isinstance(rows, list) and has_keys(known, rows, table.key)
 
     def _read_table(self) -> pa.Table:
         if self._table is None:
@@ -95,3 +105,9 @@ class CopyReader:
 
     def _select(self, columns: Iterable[sql.Composable]) -> Any:
         return self.statements.read(columns, started=self.started, lock=self.lock, matching=self.matching)
+
+
+def _has_loader(column: Column) -> bool:
+    if column.category == "A":
+        return column.element_schema == "pg_catalog" and column.element_name in _LOADED
+    return column.type_schema == "pg_catalog" and column.type_name in _LOADED

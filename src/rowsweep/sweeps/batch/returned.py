@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, time
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvalidFrame, RowsweepError, nearest
+from rowsweep.sweeps.batch.dicts import array_text, dicts_frame
 from rowsweep.sweeps.keyset.catalog import Column, Table
 
 if TYPE_CHECKING:
     import polars as pl
 
-_SCALARS: Final = (bool, int, float, str, bytes, Decimal, date, datetime, time)
 
-
-def as_returned_frame(value: object) -> pl.DataFrame | None:
+def as_returned_frame(value: object, table: Table) -> pl.DataFrame | None:
     """Take a polars frame, anything with the Arrow C stream, or a list of dicts; None writes nothing."""
     import polars as pl
 
@@ -31,7 +26,7 @@ def as_returned_frame(value: object) -> pl.DataFrame | None:
     if hasattr(value, "__arrow_c_stream__"):
         return pl.DataFrame(value)
     if isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
-        return _from_dicts(value)
+        return dicts_frame(value, table)
     raise InvalidFrame(
         f"The handler returned {type(value).__name__}; expected a polars frame, an Arrow table, a list of dicts or "
         "None.",
@@ -85,26 +80,45 @@ def check_columns(frame: pl.DataFrame, table: Table) -> list[Column]:
 
 
 def check_keys(frame: pl.DataFrame, page: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
-    """Refuse keys that are null, repeated or not of this page; answer the frame with keys of the page's types."""
+    """Refuse keys that are repeated or not of this page; answer the frame with keys of the page's types."""
     import polars as pl
 
     typed = frame.with_columns(_cast(frame, name, page.schema[name]) for name in key)
-    for name in key:
-        if typed[name].null_count():
-            raise invalid(f"A returned row has null in the key column {name!r}.", fix="drop such rows", column=name)
     repeated = typed.filter(pl.struct(key).is_duplicated())
     if repeated.height:
-        shown = _shown_key(repeated, key)
-        raise invalid(f"The key {shown} was returned more than once.", fix=f"frame.unique({list(key)!r})", key=shown)
+        raise repeated_key(key, repeated.select(key).row(0))
     foreign = typed.join(page.select(key), on=list(key), how="anti")
     if foreign.height:
-        shown = _shown_key(foreign, key)
-        raise invalid(
-            f"The key {shown} was returned, but no such row is in this page.",
-            fix="return only rows of batch.frame",
-            key=shown,
-        )
+        raise foreign_key(key, foreign.select(key).row(0))
     return typed
+
+
+def refuse_null_keys(frame: pl.DataFrame, key: tuple[str, ...]) -> None:
+    """Refuse a row without its key."""
+    for name in key:
+        if frame[name].null_count():
+            raise invalid(f"A returned row has null in the key column {name!r}.", fix="drop such rows", column=name)
+
+
+def repeated_key(key: tuple[str, ...], values: Iterable[Any]) -> InvalidFrame:
+    """Make the refusal of a key that came twice."""
+    shown = shown_key(key, values)
+    return invalid(f"The key {shown} was returned more than once.", fix=f"frame.unique({list(key)!r})", key=shown)
+
+
+def foreign_key(key: tuple[str, ...], values: Iterable[Any]) -> InvalidFrame:
+    """Make the refusal of a key that this page has not."""
+    shown = shown_key(key, values)
+    return invalid(
+        f"The key {shown} was returned, but no such row is in this page.",
+        fix="return only rows of batch.frame",
+        key=shown,
+    )
+
+
+def shown_key(key: tuple[str, ...], values: Iterable[Any]) -> str:
+    """Say which row it is."""
+    return ", ".join(f"{name}={value}" for name, value in zip(key, values, strict=False))
 
 
 def to_csv(frame: pl.DataFrame, columns: Iterable[str]) -> bytes:
@@ -157,7 +171,7 @@ def _writable(frame: pl.DataFrame, name: str) -> pl.Series:
     if isinstance(kind, pl.Duration):
         return (column.dt.total_microseconds().cast(pl.String) + " microseconds").alias(name)
     if isinstance(kind, (pl.List, pl.Array)):
-        return pl.Series(name, [None if value is None else _array_text(value) for value in column.to_list()], pl.String)
+        return pl.Series(name, [None if value is None else array_text(value) for value in column.to_list()], pl.String)
     if isinstance(kind, pl.Struct):
         return column.struct.json_encode()
     if kind == pl.Object:
@@ -167,50 +181,3 @@ def _writable(frame: pl.DataFrame, name: str) -> pl.Series:
             column=name,
         )
     return column
-
-
-def _array_text(value: list[Any]) -> str:
-    """Write an array literal (https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO)."""
-    parts = []
-    for item in value:
-        if item is None:
-            parts.append("NULL")
-        elif isinstance(item, list):
-            parts.append(_array_text(item))
-        else:
-            text = item.hex() if isinstance(item, bytes) else str(item)
-            escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-            parts.append(f'"\\\\x{escaped}"' if isinstance(item, bytes) else f'"{escaped}"')
-    return "{" + ",".join(parts) + "}"
-
-
-def _from_dicts(rows: list[Mapping[str, Any]]) -> pl.DataFrame | None:
-    import polars as pl
-
-    if not rows:
-        return None
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    columns: dict[str, pl.Series] = {}
-    for name in names:
-        values = [_plain(row.get(name)) for row in rows]
-        try:
-            columns[name] = pl.Series(name, values, strict=True)
-        except (TypeError, pl.exceptions.PolarsError):
-            texts = [None if value is None else str(value) for value in values]
-            columns[name] = pl.Series(name, texts, pl.String)
-    return pl.DataFrame(columns)
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, _SCALARS):
-        return value
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, (dict, Mapping)):
-        return json.dumps(value, default=str)
-    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else str(value)
-
-
-def _shown_key(frame: pl.DataFrame, key: tuple[str, ...]) -> str:
-    row = frame.select(key).row(0, named=True)
-    return ", ".join(f"{name}={row[name]}" for name in key)

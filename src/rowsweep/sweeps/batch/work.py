@@ -283,7 +283,7 @@ class OutsideWork:
         try:
             value = call.handler(call.batch(at, plan.to, reader))
             with held.transaction() as marker:
-                written = call.write(value, at, plan.to, call.reader(at, plan.to, lock=False))
+                written = call.write(value, at, plan.to, reader)
                 after = at.moved(plan.to, rows=plan.rows, written=written)
                 closed = self.closer.close(at, after, marker, stored=True)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,26 @@ import psycopg
 from psycopg import ClientCursor
 
 from rowsweep.errors import InvalidFrame
-from rowsweep.sweeps.batch.returned import as_returned_frame, check_columns, check_keys, invalid, to_csv
+from rowsweep.sweeps.batch.returned import (
+    as_returned_frame,
+    check_columns,
+    check_keys,
+    foreign_key,
+    invalid,
+    refuse_null_keys,
+    repeated_key,
+    shown_key,
+    to_csv,
+)
 from rowsweep.sweeps.keyset.statements import STAGE
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.batch.reading import CopyReader
-    from rowsweep.sweeps.keyset.catalog import Column
+    from rowsweep.sweeps.keyset.catalog import Table
     from rowsweep.sweeps.keyset.statements import Statements
 
-_CONTEXT = re.compile(r'COPY \S+, line (\d+)(?:, column (.+?))?(?:: "(.*)")?$', re.DOTALL)
+_CONTEXT = re.compile(r"COPY \S+, line (\d+)(?:, column (.+))?", re.DOTALL)
 
 
 def write_back(
@@ -35,17 +46,22 @@ def write_back(
 
     Raises InvalidFrame for whatever is not of this page, this table, or does not fit its column.
     """
-    frame = as_returned_frame(value)
+    table = statements.table
+    frame = as_returned_frame(value, table)
     if frame is None:
         return 0
-    table = statements.table
     columns = check_columns(frame, table)
     if not frame.height:
         return 0
-    typed = check_keys(frame, reader.keys(), table.key)
+    refuse_null_keys(frame, table.key)
+    page = reader.keys()
+    if page is not None:
+        frame = check_keys(frame, page, table.key)
     names = [*table.key, *(column.name for column in columns)]
     _stage(held, statements, names)
-    _copy(held.connection, statements, names, columns, to_csv(typed, names))
+    _copy(held.connection, statements, names, to_csv(frame, names))
+    if page is None and not reader.has_keys(value):
+        _check_staged(held.connection, statements, values, started=started)
     statement = statements.write_back(columns, started=started)
     return int(held.connection.execute(statement, values).rowcount)
 
@@ -60,32 +76,53 @@ def _stage(held: BatchConnection, statements: Statements, names: Sequence[str]) 
     held.stage = tuple(names)
 
 
-def _copy(
-    connection: Any, statements: Statements, names: Sequence[str], columns: Sequence[Column], data: bytes
-) -> None:
+def _copy(connection: Any, statements: Statements, names: Sequence[str], data: bytes) -> None:
     query = ClientCursor(connection).mogrify(statements.copy_stage(names), {})
     try:
         with connection.cursor() as cursor, cursor.copy(query) as copy:
             copy.write(data)
-    except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        raise _does_not_fit(error, data, names, columns) from error
+    except (psycopg.DataError, psycopg.errors.CheckViolation, psycopg.errors.NotNullViolation) as error:
+        raise _does_not_fit(error, data, statements.table, names) from error
 
 
-def _does_not_fit(error: psycopg.Error, data: bytes, names: Sequence[str], columns: Sequence[Column]) -> InvalidFrame:
+def _check_staged(connection: Any, statements: Statements, values: Mapping[str, Any], *, started: bool) -> None:
+    """Refuse keys that are repeated or not of this page, compared by the database as their own type."""
+    row = connection.execute(statements.odd_staged(started=started), values).fetchone()
+    if row is not None:
+        refusal = repeated_key if row[0] else foreign_key
+        raise refusal(statements.table.key, row[1:])
+
+
+def _does_not_fit(error: psycopg.Error, data: bytes, table: Table, names: Sequence[str]) -> InvalidFrame:
     """Say which value of which row the column does not take, from the position COPY reports."""
     message = error.diag.message_primary or str(error)
     found = _CONTEXT.search(error.diag.context or "")
-    if found is None:
+    record = None if found is None else _record_at(data, int(found[1]))
+    if found is None or record is None:
         return invalid(f"A returned value does not fit: {message}", fix="return values of the column's type")
-    name = found[2] or "?"
-    kind = next((column.type_text for column in columns if column.name == name), "its type")
-    keys = len(names) - len(columns)
-    row = data.split(b"\n")[int(found[1]) - 1].decode(errors="replace").split(",")[:keys]
-    shown = ", ".join(f"{key}={text.strip(chr(34))}" for key, text in zip(names, row, strict=False))
+    name = _column_in(found[2], names) or next(
+        (name for name, text in zip(names, record, strict=False) if "\x00" in text), names[-1]
+    )
+    kind = table.column(name).type_text
+    shown = shown_key(table.key, record)
+    value = record[names.index(name)]
     return invalid(
-        f"The value {found[3]!r} returned for column {name!r} of the row {shown} does not fit {kind}: {message}",
+        f"The value {value!r:.200} returned for column {name!r} of the row {shown} does not fit {kind}: {message}",
         fix=f"cast {name!r} to values that {kind} takes",
         column=name,
         key=shown,
         expected=kind,
     )
+
+
+def _column_in(context: str | None, names: Sequence[str]) -> str | None:
+    """Find the column that the rest of COPY's context begins with; a name may hold anything, a colon too."""
+    matching = [name for name in names if context is not None and context.startswith((f"{name}:", name))]
+    return max(matching, key=len, default=None)
+
+
+def _record_at(data: bytes, line: int) -> list[str] | None:
+    """Answer the record that ends on this line: COPY counts the lines inside quoted values too."""
+    text = data.decode(errors="replace")
+    records = csv.reader(f"{part}\n" for part in text.split("\n"))
+    return next((record for record in records if records.line_num >= line), None)

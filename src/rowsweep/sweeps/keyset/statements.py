@@ -150,15 +150,34 @@ class Statements:
         """Update the page's rows from the staging table where a value really differs."""
         changing = list(columns)
         sets = sql.SQL(", ").join(sql.SQL("{0} = rs_new.{0}").format(quoted(column.name)) for column in changing)
-        matched = [sql.SQL("rs_old.{0} = rs_new.{0}").format(quoted(name)) for name in self.table.key]
         return sql.SQL("update {} rs_old set {} from pg_temp.{} rs_new where {} and {} and ({})").format(
             self.table.identifier,
             sets,
             quoted(STAGE),
-            _all(matched),
+            self._same_key(),
             _all(self._between(started=started, alias="rs_old")),
             sql.SQL(" or ").join(_differs(column) for column in changing),
         )
+
+    def odd_staged(self, *, started: bool) -> sql.Composed:
+        """Find a staged key that came twice (true) or is not of this page (false), with its text; no row if none is."""
+        return sql.SQL(
+            "(select true, {texts} from pg_temp.{stage} group by {key} having pg_catalog.count(*) > 1 limit 1)\n"
+            "union all\n"
+            "(select false, {texts} from pg_temp.{stage} rs_new where not exists (\n"
+            "   select from (select {key} from {table} where {page}) rs_old where {same}) limit 1)\n"
+            "limit 1"
+        ).format(
+            texts=self._key_texts(),
+            key=self._key(),
+            stage=quoted(STAGE),
+            table=self.table.identifier,
+            page=_all(self._page(started=started)),
+            same=self._same_key(),
+        )
+
+    def _same_key(self) -> _Part:
+        return _all(sql.SQL("rs_old.{0} = rs_new.{0}").format(quoted(name)) for name in self.table.key)
 
     def _page(self, *, started: bool) -> list[_Part]:
         conditions = self._between(started=started)

@@ -1,0 +1,87 @@
+"""A list of dicts as a frame: each value in the form that its column takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.sweeps.batch.frames import is_text_form
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rowsweep.sweeps.keyset.catalog import Column, Table
+
+_SCALARS: Final = (bool, int, float, str, bytes, Decimal, date, datetime, time)
+
+
+def dicts_frame(rows: Sequence[Mapping[str, Any]], table: Table) -> pl.DataFrame | None:
+    """Make a frame of rows as psycopg gives them; None where there are none. A row without a column has null in it."""
+    import polars as pl
+
+    if not rows:
+        return None
+    columns = {column.name: column for column in table.columns}
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pl.DataFrame({name: _series(name, [row.get(name) for row in rows], columns.get(name)) for name in names})
+
+
+def has_keys(page: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]], key: Sequence[str]) -> bool:
+    """Say whether these rows have keys of the page, each once, as equal Python values."""
+    try:
+        known = {tuple(row[name] for name in key) for row in page}
+        wanted = [tuple(row[name] for name in key) for row in rows]
+        return len(set(wanted)) == len(wanted) and known.issuperset(wanted)
+    except (KeyError, TypeError):
+        return False
+
+
+def array_text(value: Sequence[Any]) -> str:
+    """Write an array literal (https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO)."""
+    parts = []
+    for item in value:
+        if item is None:
+            parts.append("NULL")
+        elif isinstance(item, (list, tuple)):
+            parts.append(array_text(item))
+        else:
+            text = f"\\x{item.hex()}" if isinstance(item, bytes) else _text(item)
+            escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+            parts.append(f'"{escaped}"')
+    return "{" + ",".join(parts) + "}"
+
+
+def _series(name: str, values: Iterable[Any], column: Column | None) -> pl.Series:
+    import polars as pl
+
+    plain = [None if value is None else _plain(value, column) for value in values]
+    if column is not None and is_text_form(column):
+        return pl.Series(name, [None if value is None else _text(value) for value in plain], pl.String)
+    try:
+        return pl.Series(name, plain, strict=True)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return pl.Series(name, [None if value is None else _text(value) for value in plain], pl.String)
+
+
+def _plain(value: Any, column: Column | None) -> Any:
+    """Answer a value that polars takes, or the text that Postgres reads as it."""
+    if column is not None and column.type_name in ("json", "jsonb"):
+        return value if isinstance(value, str) else json.dumps(value, default=str)
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, (list, tuple)):
+        return array_text(value)
+    if isinstance(value, Mapping):
+        return json.dumps(value, default=str)
+    if isinstance(value, time) and value.tzinfo is not None:
+        return value.isoformat()
+    return value if isinstance(value, _SCALARS) else _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return value.isoformat() if isinstance(value, (date, datetime, time)) else str(value)

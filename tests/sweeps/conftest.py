@@ -1,0 +1,53 @@
+"""The fixtures of the sweeps' tests: the queue's tables once a session, the application's in a fresh schema a test."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from rowsweep.app import connect
+from rowsweep.clock import real_monotonic
+from rowsweep.jobs.registry import reset_jobs
+from rowsweep.queue.postgres.driver import PostgresDriver
+from rowsweep.queue.postgres.install import install
+from rowsweep.sweeps.batch import patience
+from tests.sweeps.field import QUEUE_TABLES, Field
+
+
+@pytest.fixture(scope="session")
+def queue_schema(server_dsn: str) -> Iterator[str]:
+    """A schema with the queue's tables, for the session."""
+    name = f"sweeps_{secrets.token_hex(6)}"
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
+        install(server_dsn, name)
+        yield name
+        connection.execute("set client_min_messages = warning")
+        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def field(dsn: str, connection: psycopg.Connection, queue_schema: str) -> Iterator[Field]:
+    """A connected app that works nothing by itself, over empty queue tables and an empty schema."""
+    reset_jobs()
+    statements = [sql.SQL("delete from {}").format(sql.Identifier(queue_schema, table)) for table in QUEUE_TABLES]
+    connection.execute(sql.SQL("; ").join(statements))
+    app = connect(driver=PostgresDriver(dsn, schema=queue_schema), work=False, actor="tester")
+    made = Field(app, dsn, connection, queue_schema)
+    yield made
+    for worker in made.workers:
+        worker.stop(deadline_at=real_monotonic() + 5)
+    app.close()
+    reset_jobs()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the pauses after a passing error be short."""
+    monkeypatch.setattr(patience, "_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "_LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "_LONGEST_LOST_SECONDS", 0.05)
