@@ -201,8 +201,11 @@ def test_an_input_that_no_longer_parses_is_terminal(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("poison", [SystemExit, KeyboardInterrupt, MemoryError, GeneratorExit])
-def test_what_would_end_a_thread_only_fails_the_attempt(shop: Shop, poison: type[BaseException]) -> None:
+def test_what_would_end_a_thread_only_fails_the_attempt(
+    shop: Shop, poison: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     """N-020, S-282: the same thread goes on."""
+    caplog.set_level(logging.INFO, "rowsweep")
 
     @job(tenant="none", retry=Retry(attempts=1))
     def die(ctx: Ctx) -> None:
@@ -219,6 +222,8 @@ def test_what_would_end_a_thread_only_fails_the_attempt(shop: Shop, poison: type
     assert dead.last_error.startswith(poison.__name__)
     assert shop.until_state(shop.enqueue(live), "done").result == "rowsweep-run-default"
     assert worker.state == "running"
+    assert len(logged(caplog.records, "jobs.attempt.failed")) == 1
+    assert not logged(caplog.records, "jobs.worker.tick-failed")
 
 
 def test_an_error_whose_text_raises_is_still_a_failed_attempt(shop: Shop) -> None:
