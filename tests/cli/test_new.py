@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from rowsweep.cli.commands.new import backfill_text
 from rowsweep.cli.loading import load_app
 from rowsweep.cli.main import main
-from rowsweep.cli.new import backfill_text
 from rowsweep.sweeps.registry import get_sweep
 from tests.cli.commands import CommandLine
 

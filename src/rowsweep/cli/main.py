@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rowsweep import __version__
-from rowsweep.cli import jobs, ledger, new, run, schema, sweeps, worker
+from rowsweep.cli.commands import jobs, ledger, new, run, schema, sweeps, worker
 from rowsweep.cli.demo import command as demo
 from rowsweep.cli.everywhere import Everywhere, asks_for_json, hoisted
 from rowsweep.cli.output import Output

@@ -55,7 +55,8 @@ def demo(
         try:
             is_proved = story.tell()
         except Stopped as stopped:
-            session.output.note(f"The demo was stopped. Go on with its sweep: rowsweep run {SWEEP}")
+            rest = " ".join([SWEEP, *story.flags])
+            session.output.note(f"The demo was stopped. Go on with its sweep: rowsweep run {rest}")
             raise typer.Exit(TERMINATED if stopped.name == "SIGTERM" else INTERRUPTED) from None
     raise typer.Exit(0 if is_proved else 1)
 
@@ -67,12 +68,12 @@ class _Story:
         self._output = session.output
         self._app = app
         self._rows = rows
-        self._flags = _app_flags()
+        self.flags = _app_flags()
         hidden = [
             *(["--dsn", session.everywhere.dsn] if session.everywhere.dsn else []),
             *(["--schema", session.everywhere.schema] if session.everywhere.schema else []),
         ]
-        self._commands = Commands(session.output, signals, shown=self._flags, hidden=hidden)
+        self._commands = Commands(session.output, signals, shown=self.flags, hidden=hidden)
 
     def tell(self) -> bool:
         """Tell it all; answer whether the proof holds."""
@@ -91,7 +92,7 @@ class _Story:
         if self._output.is_json:
             self._document(killed, proof, is_proved)
         else:
-            rest = " ".join(["order-bands", *self._flags])
+            rest = " ".join(["order-bands", *self.flags])
             self._output.say(f"\nNext: rowsweep sweeps preview {rest}\n      rowsweep run {rest}")
         return is_proved
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rowsweep.cli.commands.ledger import Kind, watch_run
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.ledger import Kind, watch_run
 from rowsweep.cli.session import read_json, session_of
 from rowsweep.cli.stopping import INTERRUPTED, Signals
 from rowsweep.show import tables

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from rowsweep.cli.commands.sweeps import BatchRows, Force, Name, Rate
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.following import SECONDS_BETWEEN_LOOKS, display_for
 from rowsweep.cli.lease import ForeignLease
 from rowsweep.cli.session import Session, read_json, session_of
 from rowsweep.cli.stopping import INTERRUPTED, TERMINATED, Signals, leave_server
-from rowsweep.cli.sweeps import BatchRows, Force, Name, Rate
 from rowsweep.errors import SweepNotLive
 from rowsweep.show import values
 
