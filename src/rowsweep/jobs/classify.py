@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
+import sys
 import warnings
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
-from rowsweep.errors import RateLimited, RetryClass, RowsweepError
+from rowsweep.errors import RateLimited, RetryClass
+from rowsweep.jobs.failure import attribute_of
 from rowsweep.jobs.retry import backoff_seconds, stated_seconds
 
 if TYPE_CHECKING:
     from rowsweep.jobs.retry import Retry
 
 _CLASSES: Final = get_args(RetryClass)
+_warned: Final[weakref.WeakSet[type[BaseException]]] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +40,11 @@ def classify(error: BaseException) -> RetryClass | None:
 
     An application's error declares its class by an attribute `retry`; another value there is ignored with a warning.
     """
-    declared = getattr(error, "retry", None)
-    if declared is None or declared in _CLASSES:
-        return cast("RetryClass | None", declared)
-    if not isinstance(error, RowsweepError) and isinstance(declared, str):
-        warnings.warn(
-            f"{type(error).__name__}.retry is {declared!r:.60}; expected one of {', '.join(_CLASSES)}: ignored.",
-            stacklevel=2,
-        )
+    declared = attribute_of(error, "retry")
+    if isinstance(declared, str) and declared in _CLASSES:
+        return cast("RetryClass", declared)
+    if declared is not None:
+        _warn_once(type(error), declared)
     return None
 
 
@@ -65,7 +66,19 @@ def decide(error: BaseException, *, attempt: int, max_attempts: int, policy: Ret
 
 
 def _stated(error: BaseException) -> float | None:
-    stated = getattr(error, "retry_after_seconds", None)
-    if isinstance(stated, bool) or not isinstance(stated, (int, float)) or not math.isfinite(stated):
+    stated = attribute_of(error, "retry_after_seconds")
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)):
         return None
-    return float(stated) if stated > 0 else None
+    return float(stated) if 0 < stated <= sys.float_info.max else None
+
+
+def _warn_once(kind: type[BaseException], declared: object) -> None:
+    """Warn once a class; where warnings are errors, the run that failed must still be settled."""
+    if kind in _warned:
+        return
+    _warned.add(kind)
+    shown = repr(declared) if isinstance(declared, str) else f"a {type(declared).__name__}"
+    with contextlib.suppress(UserWarning):
+        warnings.warn(
+            f"{kind.__name__}.retry is {shown:.60}; expected one of {', '.join(_CLASSES)}: ignored.", stacklevel=4
+        )

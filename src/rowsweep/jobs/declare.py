@@ -75,6 +75,13 @@ def job(
     Raises InvalidDeclaration, TenantRequired, DuplicateJob.
     """
 
+    if callable(name):
+        raise InvalidDeclaration(
+            "job() takes the job's name first; it was given a function.",
+            fix='@rs.job(tenant="none") above the function',
+            meta={"field": "name"},
+        )
+
     def declare(function: Callable[..., Any]) -> JobHandle[Any, Any]:
         if not callable(function):
             raise InvalidDeclaration(
@@ -91,8 +98,8 @@ def declare_job(
     name: str | None, body: Callable[..., Any], *, tenant: Any, input: Any, **given: Any
 ) -> JobHandle[Any, Any]:
     """Make a plain job's handle and register it under where its function stands."""
-    options = job_options(name, tenant=tenant, input=input, **given)
     chosen, named = _name_of(name, body)
+    options = job_options(chosen, tenant=tenant, input=input, **given)
     handle: JobHandle[Any, Any] = JobHandle(chosen, body, options, origin=origin_of(body), named=named)
     registry.register(handle)
     return handle
@@ -125,7 +132,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
         )
     if name is not None:
         registry.check_name(name, kind=kind)
-    if isinstance(key, str):
+    if key is not None and not callable(key):
         check_key(key, option="key")
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidDeclaration(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.jobs.json_form import safe_text
-from rowsweep.telemetry.redact import redact_text
+from rowsweep.telemetry.text import MAX_TEXT, error_text, storable_text
 
-MAX_TEXT: Final = 8_000
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TAIL: Final = MAX_TEXT // 2
+_LINE: Final = 500
 _FRAMES: Final = 6
-_OWN: Final = PurePath(__file__).parent.parent.name
+_MEMBERS: Final = 5
+_OWN: Final = f"{Path(__file__).parent.parent}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,34 +29,49 @@ class Failure:
 
 
 def failure_for_row(error: BaseException, *, stop_reason: str | None = None) -> Failure:
-    """Render an error as `Class: message`, its notes and its last application frames; survives whatever was raised."""
-    notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()) if isinstance(note, str))
-    text = safe_text(redact_text(f"{headline(error)}{notes}{_frames(error)}"), MAX_TEXT)
-    return Failure(text=text, code=code_of(error), stop_reason=stop_reason)
+    """Render an error as `Class: message`, then its notes, a group's members and its last application frames.
+
+    Survives whatever was raised; a long message leaves room for the frames.
+    """
+    tail = "".join(f"\n  {storable_text(line, _LINE)}" for line in (*_notes(error), *_members(error), *_frames(error)))
+    tail = tail if len(tail) <= _TAIL else tail[-_TAIL:]
+    return Failure(
+        text=f"{error_text(error, MAX_TEXT - len(tail))}{tail}", code=code_of(error), stop_reason=stop_reason
+    )
 
 
 def headline(error: BaseException) -> str:
     """Answer `Class: message` on as many lines as the message has, also where `str()` of the error raises."""
-    name = type(error).__name__
-    try:
-        message = str(error)
-    except BaseException as broken:  # noqa: BLE001 - a __str__ is application code and may raise anything
-        message = f"(its message could not be rendered: {type(broken).__name__})"
-    return safe_text(f"{name}: {message}" if message else name, MAX_TEXT)
+    return error_text(error)
 
 
 def code_of(error: BaseException) -> str | None:
     """Answer the error's stable code where it carries one."""
-    code = getattr(error, "code", None)
+    code = attribute_of(error, "code")
     return code if isinstance(code, str) and code.startswith("X_") else None
 
 
-def _frames(error: BaseException) -> str:
-    """Show the innermost frames of the application; the package's own are noise to its users."""
+def attribute_of(error: BaseException, name: str) -> Any:
+    """Answer an attribute that an error may carry, None where it has none or reading it raises."""
     try:
-        stack = traceback.extract_tb(error.__traceback__)
-    except Exception:  # noqa: BLE001 - a broken traceback must not hide the error
-        return ""
-    theirs = [frame for frame in stack if f"/{_OWN}/" not in frame.filename.replace("\\", "/")]
-    shown = theirs[-_FRAMES:]
-    return "".join(f"\n  {frame.filename}:{frame.lineno} in {frame.name}" for frame in shown)
+        return getattr(error, name, None)
+    except Exception:  # noqa: BLE001 - a property of an application's error may raise anything
+        return None
+
+
+def _notes(error: BaseException) -> Iterator[str]:
+    notes = attribute_of(error, "__notes__")
+    yield from (note for note in (notes if isinstance(notes, list) else []) if isinstance(note, str))
+
+
+def _members(error: BaseException) -> Iterator[str]:
+    """Show the first errors of a group: its own message says only how many there are."""
+    if isinstance(error, BaseExceptionGroup):
+        yield from (f"with {error_text(member, _LINE)}" for member in error.exceptions[:_MEMBERS])
+
+
+def _frames(error: BaseException) -> Iterator[str]:
+    """Show the innermost frames of the application; the package's own are noise to its users."""
+    stack = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in stack if not frame.filename.startswith(_OWN)]
+    yield from (f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in theirs[-_FRAMES:])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from rowsweep.errors import InvalidInput
 from rowsweep.jobs import ambient
 from rowsweep.jobs.request import EnqueueOptions, NewJob, check_key
 from rowsweep.jobs.tenancy import tenant_of
@@ -77,6 +78,7 @@ class JobHandle(Generic[In, Out]):
         """Give an unnamed job the name it is registered under."""
         self.name = name
         self.named = True
+        self.options.input.job = name
 
     def tenant_for(self, value: In) -> str | None:
         """Answer the tenant that a run over this input acts as, None for nobody's."""
@@ -85,16 +87,26 @@ class JobHandle(Generic[In, Out]):
     def enqueue(self, value: In | None = None, options: EnqueueOptions | None = None, /, **given: Any) -> EnqueueResult:
         """Validate the input and put one job on the queue; answer which job stands for it.
 
-        Takes `EnqueueOptions` or its keywords. Raises InvalidInput (nothing was inserted), DriverUnavailable.
+        Takes `EnqueueOptions`, its keywords, or both: keywords win. Raises InvalidInput (nothing was inserted),
+        DriverUnavailable.
         """
         return self.enqueue_many([cast("In", value)], options, **given)[0]
 
     def enqueue_many(
         self, values: Sequence[In], options: EnqueueOptions | None = None, /, **given: Any
     ) -> list[EnqueueResult]:
-        """Validate all inputs first, then put all jobs on the queue or none; one answer an input, in order."""
-        chosen = options if options is not None and not given else EnqueueOptions(**given)
-        requests = [self.request(value, chosen) for value in values]
+        """Validate all inputs first, then put all jobs on the queue or none; one answer an input, in order.
+
+        An InvalidInput says in `meta["index"]` which one it is about.
+        """
+        chosen = EnqueueOptions.of(options, given)
+        requests = []
+        for index, value in enumerate(values):
+            try:
+                requests.append(self.request(value, chosen))
+            except InvalidInput as refused:
+                refused.meta["index"] = index
+                raise
         return ambient.enqueuer().enqueue(requests, tx=chosen.tx)
 
     def request(self, value: In, options: EnqueueOptions) -> NewJob:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from rowsweep.errors import InvalidDeclaration, InvalidInput
-from rowsweep.jobs.json_form import Json, NoJsonForm, json_form, json_text
+from rowsweep.jobs.json_form import Json, NoJsonForm, check_form, json_text
 
 MAX_BYTES: Final = 1024 * 1024
 
@@ -16,7 +16,7 @@ class InputType:
 
     def __init__(self, declared: Any, *, job: str) -> None:
         self.declared = declared
-        self._job = job
+        self.job = job
 
     @cached_property
     def _adapter(self) -> Any:
@@ -25,11 +25,11 @@ class InputType:
 
         try:
             return TypeAdapter(self.declared)
-        except (PydanticUserError, NameError, TypeError) as error:
+        except (PydanticUserError, NameError, SyntaxError, TypeError) as error:
             raise InvalidDeclaration(
-                f"input of {self._job!r} is {self.declared!r:.80}, which pydantic takes no values for: {error!s:.300}",
+                f"input of {self.job!r} is {self.declared!r:.80}, which pydantic takes no values for: {error!s:.300}",
                 fix="input=int, or a pydantic model, dataclass or TypedDict",
-                meta={"job": self._job, "field": "input"},
+                meta={"job": self.job, "field": "input"},
             ) from error
 
     def check(self) -> None:
@@ -40,22 +40,24 @@ class InputType:
     def dump(self, value: object) -> tuple[Any, Json]:
         """Validate a value given to enqueue; answer it parsed, with its JSON form.
 
-        Raises InvalidInput, naming the path; nothing was inserted then.
+        Raises InvalidInput, naming the path; nothing was inserted then. A value whose JSON form does not parse back is
+        refused here: its run could only fail.
         """
         if self.declared is None:
             if value is not None:
                 raise InvalidInput(
-                    f"The job {self._job!r} takes no input; got {type(value).__name__}.",
+                    f"The job {self.job!r} takes no input; got {type(value).__name__}.",
                     fix="declare it with input=…, or enqueue() without an input",
-                    meta={"job": self._job, "path": "$"},
+                    meta={"job": self.job, "path": "$"},
                 )
             return None, None
         parsed = self._validate(value)
         try:
-            form = json_form(self._adapter.dump_python(parsed, mode="json", by_alias=True))
+            form = self._serialised(parsed, mode="json")
+            check_form(form, lambda: self._serialised(parsed, mode="python"))
         except NoJsonForm as error:
             raise self._invalid(error.path, error.why) from error
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise self._invalid("$", f"it has no JSON form ({error!s:.200})") from error
         size = len(json_text(form).encode())
         if size > MAX_BYTES:
@@ -64,11 +66,15 @@ class InputType:
                 f"its JSON form is {size:,} bytes; the limit is {MAX_BYTES:,} (1 MiB)",
                 fix="store the data elsewhere and pass a reference to it",
             )
+        self._validate(form, stored=True)
         return parsed, form
 
     def parse(self, stored: Json) -> Any:
         """Restore a stored input when its run starts; InvalidInput where it no longer parses."""
         return None if self.declared is None else self._validate(stored, stored=True)
+
+    def _serialised(self, parsed: object, *, mode: str) -> Any:
+        return self._adapter.dump_python(parsed, mode=mode, by_alias=True, round_trip=True, warnings=False)
 
     def _validate(self, value: object, *, stored: bool = False) -> Any:
         from pydantic import ValidationError
@@ -77,14 +83,15 @@ class InputType:
             if stored:
                 return self._adapter.validate_json(json_text(value))
             return self._adapter.validate_python(value)
-        except ValidationError as strict:
-            first = strict.errors(include_url=False, include_input=False)[0]
+        except ValidationError as refused:
+            first = refused.errors(include_url=False, include_input=False)[0]
             path = "$" + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
-            raise self._invalid(path, first["msg"]) from None
+            why = f"its JSON form does not parse: {first['msg']}" if stored else first["msg"]
+            raise self._invalid(path, why) from None
 
     def _invalid(self, path: str, why: str, *, fix: str | None = None) -> InvalidInput:
         return InvalidInput(
-            f"The input of {self._job!r} is not valid at {path}: {why}.",
+            f"The input of {self.job!r} is not valid at {path}: {why}.",
             fix=fix or f"correct the value at {path}",
-            meta={"job": self._job, "path": path},
+            meta={"job": self.job, "path": path},
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from types import CodeType, FrameType
+    from types import FrameType
 
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -16,13 +16,14 @@ _PACKAGE: Final = __name__.partition(".")[0]
 class Origin:
     """A declaration's module, its function's qualified name (None without one), and its place for messages.
 
-    `code` is the code object that declared it: a module executed anew has a new one.
+    `execution` stands for one execution of the module: its spec, which a reload makes anew, or where there is none
+    the code object that declared it.
     """
 
     module: str
     qualname: str | None
     place: str
-    code: CodeType
+    execution: object
 
     def replaces(self, former: Origin) -> bool:
         """Say whether declaring here again replaces the former declaration of the same name.
@@ -36,7 +37,7 @@ class Origin:
             return True
         if self.qualname is not None and former.qualname is not None:
             return self.qualname == former.qualname
-        return self.code is not former.code
+        return self.execution is not former.execution
 
 
 def origin_of(function: Any = None) -> Origin:
@@ -48,7 +49,8 @@ def origin_of(function: Any = None) -> Origin:
     if function is not None and getattr(function, "__name__", "<lambda>") != "<lambda>":
         module = getattr(function, "__module__", None) or module
         qualname = getattr(function, "__qualname__", None)
-    return Origin(module=module, qualname=qualname, place=place, code=frame.f_code)
+    execution = frame.f_globals.get("__spec__") or frame.f_code
+    return Origin(module=module, qualname=qualname, place=place, execution=execution)
 
 
 def _calling_frame() -> FrameType:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import DuplicateJob, InvalidDeclaration, UnknownJob, nearest
 from rowsweep.jobs.handle import JobHandle
+from rowsweep.jobs.origin import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,15 +46,8 @@ def register(handle: JobHandle[Any, Any]) -> None:
 
     Raises DuplicateJob where another declaration has the name, naming both places.
     """
-    origin = handle.origin
     with _lock:
-        former = _entries.get(handle.name)
-        if former is not None and former is not handle and not origin.replaces(former.origin):
-            raise DuplicateJob(
-                f"The {handle.kind} {handle.name!r} is declared at {former.origin.place} and again at {origin.place}.",
-                fix=f"give one of them another name, or remove the declaration at {former.origin.place}",
-                meta={"kind": "job", "name": handle.name, "places": [former.origin.place, origin.place]},
-            )
+        _check_free(handle, handle.name)
         _entries[handle.name] = handle
 
 
@@ -83,8 +77,8 @@ def registered_jobs() -> list[JobHandle[Any, Any]]:
 
 
 def is_job_handle(value: object) -> bool:
-    """Say whether this is a handle that a factory of this package made."""
-    return isinstance(value, JobHandle)
+    """Say whether this is a handle that a factory of this package made: its shape, and the origin it was given."""
+    return isinstance(value, JobHandle) and isinstance(getattr(value, "origin", None), Origin)
 
 
 def describe_jobs() -> list[dict[str, Any]]:
@@ -93,14 +87,19 @@ def describe_jobs() -> list[dict[str, Any]]:
 
 
 def register_jobs(module: ModuleType | Mapping[str, Any]) -> list[JobHandle[Any, Any]]:
-    """Register every handle in a module or mapping; an unnamed one is stamped with its attribute's name, in place."""
+    """Register every handle in a module or mapping; an unnamed one is stamped with its attribute's name, in place.
+
+    A handle whose declaration has been made again since is left aside. Raises DuplicateJob.
+    """
     members = vars(module) if isinstance(module, ModuleType) else module
     found = [(attribute, value) for attribute, value in list(members.items()) if is_job_handle(value)]
     for attribute, handle in found:
         if not handle.named:
             _rename(handle, check_name(attribute))
-        elif find_job(handle.name) is None:
-            register(handle)
+        else:
+            former = find_job(handle.name)
+            if former is None or not former.origin.replaces(handle.origin):
+                register(handle)
     return [handle for _, handle in found]
 
 
@@ -114,6 +113,18 @@ def reset_jobs() -> None:
 
 def _rename(handle: JobHandle[Any, Any], name: str) -> None:
     with _lock:
-        _entries.pop(handle.name, None)
-    handle.stamp(name)
-    register(handle)
+        _check_free(handle, name)
+        if _entries.get(handle.name) is handle:
+            del _entries[handle.name]
+        handle.stamp(name)
+        _entries[name] = handle
+
+
+def _check_free(handle: JobHandle[Any, Any], name: str) -> None:
+    former, origin = _entries.get(name), handle.origin
+    if former is not None and former is not handle and not origin.replaces(former.origin):
+        raise DuplicateJob(
+            f"The {handle.kind} {name!r} is declared at {former.origin.place} and again at {origin.place}.",
+            fix=f"give one of them another name, or remove the declaration at {former.origin.place}",
+            meta={"kind": "job", "name": name, "places": [former.origin.place, origin.place]},
+        )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.errors import InvalidOption
+from rowsweep.errors import InvalidOption, did_you_mean
 from rowsweep.options import count, duration
+from rowsweep.telemetry.text import is_storable
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -54,12 +56,13 @@ class EnqueueResult:
 class EnqueueOptions:
     """Steer one enqueue.
 
-    `key` dedupes over live jobs of that name and tenant (1 to 200 characters; none: no dedupe). `run_at` (aware) and
-    `delay` exclude each other; a past instant is due now. `priority` is -1000…1000, higher first. `tx` is an open
-    connection of the queue's database: the job then exists from its commit on, and never if it rolls back.
+    `key` dedupes over live jobs of that name and tenant (text of 1 to 200 characters, or a function of the input that
+    answers it; none: no dedupe). `run_at` (aware) and `delay` exclude each other; a past instant is due now.
+    `priority` is -1000…1000, higher first. `tx` is an open connection of the queue's database: the job then exists
+    from its commit on, and never if it rolls back.
     """
 
-    key: str | None = None
+    key: str | Callable[[Any], str] | None = None
     run_at: datetime | None = None
     delay: str | timedelta | None = None
     tenant: str | None = None
@@ -68,8 +71,10 @@ class EnqueueOptions:
     tx: Any = None
 
     def __post_init__(self) -> None:
-        if self.key is not None:
+        if self.key is not None and not callable(self.key):
             check_key(self.key, option="key")
+        if self.tenant is not None:
+            check_text(self.tenant, option="tenant")
         if self.priority is not None:
             count(self.priority, option="priority", minimum=-1000, maximum=1000)
         if self.queue is not None:
@@ -83,21 +88,49 @@ class EnqueueOptions:
                 "run_at and delay exclude each other; both were given.", fix='give one, such as delay="5m"'
             )
 
+    @classmethod
+    def of(cls, options: EnqueueOptions | None, given: Mapping[str, Any]) -> EnqueueOptions:
+        """Answer the options of one call: an object, its keywords, or an object with some keywords put over it."""
+        unknown = [name for name in given if name not in _OPTIONS]
+        if unknown:
+            raise InvalidOption(
+                f"enqueue has no option {unknown[0]!r}; it has {', '.join(_OPTIONS)}.",
+                fix=did_you_mean(unknown[0], _OPTIONS) or f"remove {unknown[0]}=",
+                meta={"option": unknown[0]},
+            )
+        if options is None:
+            return cls(**given)
+        if not isinstance(options, EnqueueOptions):
+            raise InvalidOption(
+                f"the options of enqueue must be EnqueueOptions; got {options!r:.80}.",
+                fix='handle.enqueue(input, key="order-42")',
+                meta={"option": "options"},
+            )
+        return replace(options, **given)
+
     @property
     def delay_seconds(self) -> float | None:
         """Answer the delay in seconds, None where none was given."""
         return None if self.delay is None else duration(self.delay, option="delay").total_seconds()
 
 
+_OPTIONS: Final = tuple(field.name for field in fields(EnqueueOptions))
+
+
 def check_key(key: object, *, option: str) -> str:
     """Refuse an idempotency key that is not text of 1 to 200 characters."""
-    if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY:
+    return check_text(key, option=option)
+
+
+def check_text(text: object, *, option: str) -> str:
+    """Refuse what is not text of 1 to 200 characters that Postgres can keep."""
+    if not isinstance(text, str) or not 1 <= len(text) <= MAX_KEY or not is_storable(text):
         raise InvalidOption(
-            f"{option} must be text of 1 to {MAX_KEY} characters; got {key!r:.80}.",
+            f"{option} must be text of 1 to {MAX_KEY} characters, without NUL; got {text!r:.80}.",
             fix=f'{option}="order-42"',
             meta={"option": option},
         )
-    return key
+    return text
 
 
 def check_queue(queue: object) -> str:

@@ -12,6 +12,7 @@ from rowsweep.options import count, duration, finite
 _SPREAD_SHARE: Final = 0.1
 _SPREAD_MOST_SECONDS: Final = 30.0
 RATE_LIMIT_SECONDS: Final = 30.0
+_MOST_ATTEMPTS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Retry:
     dead_letter: bool = True
 
     def __post_init__(self) -> None:
-        count(self.attempts, option="retry.attempts", minimum=1)
+        count(self.attempts, option="retry.attempts", minimum=1, maximum=_MOST_ATTEMPTS)
         duration(self.base, option="retry.base")
         finite(self.factor, option="retry.factor", minimum=1.0)
         duration(self.max_delay, option="retry.max_delay")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from rowsweep.errors import InvalidDeclaration, TenantRequired
+from rowsweep.telemetry.text import is_storable
 
 Tenant = Callable[[Any], str] | Literal["none"]
 
@@ -18,7 +19,7 @@ def check_tenant(tenant: object, *, job: str | None) -> Tenant:
             fix='tenant="none", or a function of the input such as tenant=lambda order: order.shop',
             meta={"job": job},
         )
-    if tenant == "none":
+    if isinstance(tenant, str) and tenant == "none":
         return "none"
     if callable(tenant):
         return tenant
@@ -34,7 +35,7 @@ def tenant_of(tenant: Tenant, value: Any, *, job: str) -> str | None:
     if tenant == "none":
         return None
     answer: object = tenant(value)
-    if not (isinstance(answer, str) and answer):
+    if not (isinstance(answer, str) and answer and is_storable(answer)):
         raise InvalidDeclaration(
             f"tenant of {job!r} must answer a non-empty text for the input; got {answer!r:.80}.",
             fix="tenant=lambda input: input.shop",

@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 from rowsweep.errors import InvariantBroken, RowsweepError, did_you_mean
 from rowsweep.telemetry.redact import redact_text
+from rowsweep.telemetry.text import error_text
 
 LOGGER_NAME = "rowsweep"
 ERROR_FIELDS = ("error", "code", "cause", "fix")
-_LONGEST_TEXT = 8_000
 _logger = logging.getLogger(LOGGER_NAME)
 _logger.addHandler(logging.NullHandler())
 
@@ -109,19 +109,10 @@ def error_fields(error: BaseException | str) -> dict[str, object]:
     """Answer an error as the fields `error`, `code`, `cause` and `fix`, without passwords, whatever was raised."""
     if isinstance(error, str):
         return {"error": redact_text(error)}
-    shown: dict[str, object] = {"error": redact_text(_error_text(error))}
+    shown: dict[str, object] = {"error": error_text(error)}
     if isinstance(error, RowsweepError):
         shown |= {"code": error.code, "cause": redact_text(error.cause), "fix": redact_text(error.fix)}
     return shown
-
-
-def _error_text(error: BaseException) -> str:
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except BaseException as raised:  # noqa: BLE001 - a __str__ is application code and may raise anything
-        return f"{name} (its text raises {type(raised).__name__})"
-    return f"{name}: {text[:_LONGEST_TEXT]}" if text else name
 
 
 def _unknown(event: str, known: Event | None, fields: Mapping[str, object]) -> InvariantBroken:
