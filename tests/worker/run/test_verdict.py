@@ -54,6 +54,7 @@ def ended(
     revoke: RowsweepError | None = None,
     suspension: Suspend | None = None,
     lost: LeaseLost | None = None,
+    kind: str = "job",
     **row: Any,
 ) -> Ending:
     """Conclude a run that ended like this."""
@@ -64,6 +65,7 @@ def ended(
         priority=0,
         key=None,
         retry=policy or Policy(attempts=3, base="10s", jitter=False),
+        kind=kind,
     )
     handle: JobHandle[None, Any] = JobHandle("j", lambda _: None, options, origin=origin_of(), named=True)
     flight = Flight(a_job(**row), handle, RunSignal(), claimed_at=0.0)
@@ -97,6 +99,13 @@ def test_a_lost_claim_that_only_the_body_found_counts_as_lost() -> None:
     """N-120: a batch's own closing statement is a fence too."""
     ending = ended(LOST)
     assert (ending.outcome, ending.verdict, ending.error) == ("interrupted", None, LOST)
+
+
+def test_a_sweep_that_reads_its_own_cancel_has_nothing_to_settle() -> None:
+    """N-079, N-081: its job went with the ledger row, before the watch saw it; a plain job fails."""
+    error = Interrupted(Aborted("cancelled", fix="none"))
+    assert ended(error, kind="backfill").verdict is None
+    assert isinstance(ended(error).verdict, Retry)
 
 
 @pytest.mark.parametrize("error", [None, ValueError("x"), Interrupted(DRAIN), SystemExit()])

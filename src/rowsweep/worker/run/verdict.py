@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.errors import AttemptsExhausted, Draining, Interrupted, LeaseLost, RateLimited, Suspend
+from rowsweep.errors import Aborted, AttemptsExhausted, Draining, Interrupted, LeaseLost, RateLimited, Suspend
 from rowsweep.jobs.classify import Again, decide
 from rowsweep.jobs.failure import failure_for_row, headline
 from rowsweep.jobs.json_form import NoJsonForm, json_form, json_text, safe_json
@@ -13,6 +13,7 @@ from rowsweep.telemetry.events import emit
 from rowsweep.worker.run.execution import Ending
 
 if TYPE_CHECKING:
+    from rowsweep.errors import RowsweepError
     from rowsweep.jobs.classify import Stop
     from rowsweep.jobs.json_form import Json
     from rowsweep.queue.records import Job
@@ -29,7 +30,7 @@ def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseExce
     A claim that is gone ends it, then a suspension it asked for, then what the body did. A failure under a drain's
     abort is an interruption, whatever was raised.
     """
-    gone = flight.revoked or runner.lost or (error if isinstance(error, LeaseLost) else None)
+    gone = flight.revoked or runner.lost or _found_gone(flight, error)
     if gone is not None:
         return Ending(outcome="interrupted", verdict=None, error=gone)
     suspension = runner.suspension or (error if isinstance(error, Suspend) else None)
@@ -83,6 +84,15 @@ def is_rate_limited(ending: Ending) -> bool:
 def _suspended(request: Suspend) -> Ending:
     verdict = Park(wake_at=request.wake_at, delay_seconds=request.delay_seconds, pausing=request.reason == "pause")
     return Ending(outcome="suspended", verdict=verdict, delay_seconds=request.delay_seconds)
+
+
+def _found_gone(flight: Flight, error: BaseException | None) -> RowsweepError | None:
+    """Answer why the claim is gone where the body found out first: by a fence, or by its ledger row's `cancel`."""
+    if isinstance(error, LeaseLost):
+        return error
+    if not isinstance(error, Interrupted) or not isinstance(error.reason, Aborted):
+        return None
+    return error.reason if flight.handle.has_ledger and not flight.signal.aborted else None
 
 
 def _is_drained(error: BaseException, signal: RunSignal) -> bool:
