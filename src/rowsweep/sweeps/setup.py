@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _COUNT_BELOW: Final = 1_000_000
 _COUNT_TIMEOUT: Final = "set local statement_timeout = '2s'"
 _IDLE_MS: Final = 30_000
+_MISSING: Final = re.compile(r"query parameter missing: (\w+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ def check_sweep(connection: Any, spec: SweepSpec) -> Table:
         try:
             with connection.transaction():
                 connection.execute(statement, values)
-        except (psycopg.Error, KeyError) as error:
+        except (psycopg.Error, TypeError) as error:
             raise _sql_refused(field, text, error) from error
     return table
 
@@ -190,12 +192,13 @@ def _check_writable(table: Table, column: Column) -> None:
 
 
 def _sql_refused(field: str, text: str, error: Exception) -> InvalidSweepSql:
-    if isinstance(error, KeyError):
-        said, hint = f"no value is bound for %({error.args[0]})s", f'params={{"{error.args[0]}": …}}'
-    else:
-        diag = getattr(error, "diag", None)
-        said = getattr(diag, "message_primary", None) or str(error)
-        hint = getattr(diag, "message_hint", None) or f"correct the expression in {field}"
+    diag = getattr(error, "diag", None)
+    said = getattr(diag, "message_primary", None) or str(error)
+    hint = getattr(diag, "message_hint", None) or f"correct the expression in {field}"
+    if missing := _MISSING.search(said):
+        hint = f'params={{"{missing[1]}": …}}'
+    elif getattr(error, "sqlstate", None) is None:
+        hint = "write %(name)s for a value of params=, and %% for a % of your own"
     return InvalidSweepSql(
         f"{field} does not plan as one expression: {text!r:.300}. Postgres says: {said}",
         fix=hint,

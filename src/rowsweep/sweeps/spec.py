@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
 import json
@@ -62,8 +63,8 @@ class SweepSpec:
             _check_assignments(self.assignments)
             if self.atomic is False:
                 raise _refused("atomic", "True with set=: the database does all the work", False, "atomic=True")
-        if self.handler is not None and inspect.iscoroutinefunction(self.handler):
-            raise _refused("handler", "a plain function", "an async one", "declare it with def")
+        if self.handler is not None:
+            _check_handler(self.handler)
 
 
 def checksum(kind: str, spec: SweepSpec) -> str:
@@ -86,6 +87,8 @@ def checksum(kind: str, spec: SweepSpec) -> str:
 
 
 def _code_of(handler: Callable[..., Any]) -> str:
+    if isinstance(handler, functools.partial):
+        return repr((_code_of(handler.func), handler.args, handler.keywords))
     function = inspect.unwrap(handler)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -97,12 +100,25 @@ def _code_of(handler: Callable[..., Any]) -> str:
             tree.body = tree.body[1:]
         return ast.dump(tree)
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    return repr(function) if code is None else _bytecode(code)
+    return f"{type(function).__module__}.{type(function).__qualname__}" if code is None else _bytecode(code)
 
 
 def _bytecode(code: Any) -> str:
-    consts = [_bytecode(const) if inspect.iscode(const) else repr(const) for const in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {consts}"
+    return f"{code.co_code.hex()} {code.co_names} {[_const(const) for const in code.co_consts]}"
+
+
+def _const(const: Any) -> str:
+    """Show a constant as every process shows it: a set's order is another one in each."""
+    if isinstance(const, frozenset):
+        return repr(sorted(map(repr, const)))
+    return _bytecode(const) if inspect.iscode(const) else repr(const)
+
+
+def _check_handler(handler: object) -> None:
+    if not callable(handler):
+        raise _refused("handler", "a function of a batch", handler, "def handle(batch): … under @rs.backfill(…)")
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
+        raise _refused("handler", "a plain function", "an async one", "declare it with def")
 
 
 def _check_assignments(assignments: object) -> None:

@@ -22,7 +22,8 @@ _TABLES: Final = """
      order by pg_catalog.pg_table_is_visible(c.oid) desc, 1, 2 limit 2000"""
 _COLUMNS: Final = """
     select a.attname, tn.nspname, t.typname, t.typtype::text, t.typcategory::text,
-           pg_catalog.format_type(a.atttypid, a.atttypmod), a.atttypmod, a.attnotnull, a.attgenerated <> '',
+           pg_catalog.format_type(a.atttypid, a.atttypmod), a.atttypmod, a.attnotnull,
+           a.attgenerated <> '' or a.attidentity = 'a',
            b.typcategory <> 'G' and (b.typtype in ('e', 'r', 'm') or b.typname = 'varchar' or exists (
                select from pg_catalog.pg_operator o
                 where o.oprname = '=' and o.oprleft = b.oid and o.oprright = b.oid)),
@@ -48,7 +49,12 @@ _KEYS: Final = """
            not exists (select from pg_catalog.generate_series(0, i.indnkeyatts - 1) k
                          join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[k]
                          join pg_catalog.pg_opclass o on o.oid = i.indclass[k]
-                        where a.attcollation <> i.indcollation[k] or not o.opcdefault)
+                        where a.attcollation <> i.indcollation[k] or not o.opcdefault),
+           not exists (select from pg_catalog.generate_series(0, i.indnkeyatts - 1) k
+                         join pg_catalog.pg_opclass o on o.oid = i.indclass[k]
+                         join pg_catalog.pg_amop p on p.amopfamily = o.opcfamily and p.amoplefttype = o.opcintype
+                          and p.amoprighttype = o.opcintype
+                        where not pg_catalog.pg_operator_is_visible(p.amopopr))
       from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid
       join pg_catalog.pg_am m on m.oid = c.relam
      where i.indrelid = %(table)s and i.indisunique and m.amname = 'btree' order by i.indisprimary desc, 1"""
@@ -60,6 +66,7 @@ _WHY_UNUSABLE: Final = (
     "its columns are ordered in different directions",
     "a column of it may be null",
     "it uses another collation or operator class than the column",
+    _OUT_OF_REACH := "the operators of a column's type are in a schema that is not on the search_path",
 )
 
 
@@ -201,7 +208,9 @@ def _why(key: tuple[Any, ...]) -> str:
 
 
 def _no_key(table: Table, cause: str, usable: list[tuple[str, ...]]) -> InvalidKey:
-    if usable:
+    if _OUT_OF_REACH in cause:
+        fix = 'add that schema: rs.connect("postgresql://…?options=-csearch_path%3Dpublic,…")'
+    elif usable:
         fix = "name one of its keys: " + " or ".join(f"Rows(…, key={list(key)!r})" for key in usable[:3])
     else:
         column = next((c.name for c in table.columns if c.not_null), table.columns[0].name if table.columns else "id")

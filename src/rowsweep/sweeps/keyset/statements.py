@@ -121,7 +121,7 @@ class Statements:
     def probes(self, assignments: Mapping[str, str] | None) -> list[tuple[str, str, sql.Composed]]:
         """Answer statements that plan only if each piece of the application's SQL stands as one expression.
 
-        Each is `(field, text, statement)`; two wrappings a piece, since no text escapes both.
+        Each is `(field, text, statement)`; two wrappings a piece, since no text escapes both, then its own place.
         """
         pieces = [("where", self.where, "boolean")] if self.where is not None else []
         pieces += [(f"set[{column!r}]", text, "") for column, text in (assignments or {}).items()]
@@ -131,6 +131,8 @@ class Statements:
             probes += [
                 (field, text, sql.SQL(form).format(self._own(text), cast, self.table.identifier)) for form in _PROBES
             ]
+        if self.where is not None:
+            probes.append(("where", self.where, sql.SQL("explain ") + self.matching()))
         if assignments:
             whole = sql.SQL("explain ") + self.update(assignments, started=True)
             probes.append(("set", ", ".join(assignments.values()), whole))
