@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import secrets
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
@@ -224,6 +226,31 @@ def test_a_wrapper_s_psycopg_connection_is_found(driver: PostgresDriver, dsn: st
     with psycopg.connect(dsn) as connection:
         for wrapped in (Wrapper(connection), Wrapper(Fairy(connection))):
             assert driver.join(wrapped).jobs.stats() == []
+
+
+def test_the_queue_s_own_database_is_told_from_others(driver: PostgresDriver, dsn: str, server_dsn: str) -> None:
+    """N-014: by install id, database and server together; asking disturbs no transaction."""
+    name = f"elsewhere_{secrets.token_hex(6)}"
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    try:
+        with psycopg.connect(dsn) as here, psycopg.connect(make_conninfo(dsn, dbname=name)) as there:
+            assert driver.is_home(here) is True
+            assert driver.is_home(there) is False
+            assert there.execute("select 1").fetchone() == (1,)
+            there.rollback()
+            copy = PostgresDriver(make_conninfo(dsn, dbname=name), schema=driver.schema_status().schema)
+            status = copy.install()
+            there.execute(
+                sql.SQL("update {}.x_schema set install_id = %s").format(sql.Identifier(status.schema)),
+                [driver.schema_status().install_id],
+            )
+            there.commit()
+            assert driver.is_home(there) is False
+            copy.close()
+    finally:
+        with psycopg.connect(server_dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 def test_the_control_connections_are_not_the_bodies(dsn: str) -> None:

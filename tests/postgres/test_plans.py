@@ -10,9 +10,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.postgres.install import install
 from rowsweep.queue.postgres.stores.settle import settle_values
-from rowsweep.queue.records import Claim
+from rowsweep.queue.records import Claim, ClaimOptions, claim_of
 from rowsweep.queue.verdicts import Done, Settlement
 from tests.postgres.explain import explain, prepared, run_plan, statement
 
@@ -208,3 +209,23 @@ def test_steering_one_job_reads_its_row_by_the_primary_key(stale: Rows, stale_sc
     plan = explain(stale, statement("steering", name), stale_schema, values)
     assert plan.indexes("x_jobs") <= {"x_jobs_pkey", "x_jobs_run_idx"}
     assert plan.pages < 100
+
+
+def test_plans_keep_their_shape_under_a_snapshot_held_open(
+    driver: PostgresDriver, other: Rows, queue_session: Rows, schema: str
+) -> None:
+    """DESIGN §4: dead rows that nothing may clean up make the seeks longer, and change no index."""
+    fill(other, "ready", 3_000)
+    with psycopg.connect(other.info.dsn) as holder:
+        holder.execute("set transaction isolation level repeatable read")
+        holder.execute("select count(*) from pg_class")
+        options = ClaimOptions(queues=["default"], names=["mail"], worker_id="w1", limit=500)
+        for _ in range(5):
+            jobs = driver.control().jobs.claim(options).jobs
+            driver.control().jobs.settle([Settlement(claim=claim_of(job), verdict=Done()) for job in jobs])
+        other.execute("analyze x_jobs")
+        plan = explain(queue_session, statement("jobs", "claim"), schema, claim_values(100))
+        assert plan.indexes("x_jobs") == {"x_jobs_claim_idx", "x_jobs_pkey"}
+        assert plan.pages < 10_000
+    (row,) = other.execute("select count(*) from x_jobs where state = 'ready'").fetchall()
+    assert row == (500,)

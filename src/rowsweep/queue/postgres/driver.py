@@ -98,6 +98,10 @@ class PostgresDriver:
         """Answer the stores over a psycopg connection, or one of SQLAlchemy or Django that holds one."""
         return _stores_over(JoinedSession(_psycopg_of(connection), self._place))
 
+    def is_home(self, connection: Any) -> bool:
+        """Say whether a caller's connection leads to the database that keeps this queue."""
+        return self._place.is_home(_psycopg_of(connection))
+
     @contextmanager
     def sweep_connection(self) -> Iterator[SweepConnection]:
         """Lend a connection in autocommit mode; closed, not returned, if left in a transaction."""

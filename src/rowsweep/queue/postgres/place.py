@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from rowsweep.queue.postgres.connections import connect_once
 from rowsweep.queue.postgres.cursor import run
@@ -26,6 +27,8 @@ class Place:
         self._dsn = dsn
         self._named = schema
         self._found: str | None = None
+        self._identity: TupleRow | None = None
+        self._known: WeakKeyDictionary[Connection[Any], bool] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def schema(self) -> str:
@@ -34,6 +37,18 @@ class Place:
             if self._found is None:
                 self._found = self._find()
             return self._found
+
+    def is_home(self, connection: Connection[Any]) -> bool:
+        """Say whether a caller's connection leads to the very database that keeps the tables; asked once of each.
+
+        Told by the install id with the database's oid and the server's identifier, so a restored copy is another.
+        """
+        schema = self.schema()
+        known = self._known.get(connection)
+        if known is None:
+            known = bool(versions(connection, schema)) and _identity(connection, schema) == self._identity
+            self._known[connection] = known
+        return known
 
     def _find(self) -> str:
         with connect_once(self._dsn, self.name) as connection, own_errors(self.name):
@@ -44,6 +59,7 @@ class Place:
             found = max(row[0] for row in rows)
             if found < latest_version():
                 raise schema_outdated(self.name, found, latest_version())
+            self._identity = _identity(connection, schema)
             return schema
 
 
@@ -57,3 +73,7 @@ def versions(connection: Connection[Any], schema: str) -> list[TupleRow]:
     if not run(connection, _SQL["find_install"].text, {"schema": schema})[0][0]:
         return []
     return run(connection, render(_SQL["versions"].text, schema), {})
+
+
+def _identity(connection: Connection[Any], schema: str) -> TupleRow:
+    return run(connection, render(_SQL["identify"].text, schema), {})[0]
