@@ -1,0 +1,121 @@
+"""The application under test: sweeps over `counted` that add one to each row; as a script, one worker of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import polars as pl
+import psycopg
+
+import rowsweep as rs
+
+ROWS = rs.Rows("counted", columns=["id", "n"])
+BATCH_ROWS = 500
+ADD_ONE = "update counted set n = n + 1 where id = any(%s)"
+
+by_set = rs.backfill("by-set", rows=ROWS, set={"n": "n + 1"}, batch_rows=BATCH_ROWS, adapt=False)
+
+
+@rs.backfill("by-sql", rows=ROWS, batch_rows=BATCH_ROWS, adapt=False)
+def by_sql(batch: rs.Batch) -> None:
+    """Add one with the application's own SQL, in the batch's transaction."""
+    batch.execute(ADD_ONE, [[row["id"] for row in batch.rows]])
+
+
+@rs.backfill("by-frame", rows=ROWS, batch_rows=BATCH_ROWS, adapt=False)
+def by_frame(batch: rs.Batch) -> pl.DataFrame:
+    """Add one in polars; the frame is written back in bulk."""
+    return batch.frame.select("id", n=pl.col("n") + 1)
+
+
+@rs.backfill("waiting-on-the-server", rows=ROWS, statement_timeout="60s", batch_rows=BATCH_ROWS, adapt=False)
+def waiting_on_the_server(batch: rs.Batch) -> None:
+    """Add one in a statement that may take long, by the trigger."""
+    batch.execute(ADD_ONE, [[row["id"] for row in batch.rows]])
+
+
+@rs.backfill("deaf", rows=ROWS, batch_rows=BATCH_ROWS, adapt=False)
+def deaf(batch: rs.Batch) -> None:
+    """Add one, then listen to nobody for as long as the table `deafness` says."""
+    batch.execute(ADD_ONE, [[row["id"] for row in batch.rows]])
+    (seconds,) = batch.execute("select seconds from deafness").fetchone()
+    time.sleep(seconds)
+
+
+@rs.backfill("outside", rows=ROWS, atomic=False, batch_rows=BATCH_ROWS, adapt=False)
+def outside(batch: rs.Batch) -> None:
+    """Add one elsewhere, as a call to another system would: committed by itself, and the call noted under its key."""
+    ids = [row["id"] for row in batch.rows]
+    with psycopg.connect(os.environ["DATABASE_URL"]) as elsewhere:
+        elsewhere.execute(ADD_ONE, [ids])
+        elsewhere.execute(
+            "insert into calls (key, first, last, rows) values (%s, %s, %s, %s)", [batch.key, ids[0], ids[-1], len(ids)]
+        )
+
+
+@rs.job("apart", tenant="none", retry=rs.Retry(attempts=1_000))
+def apart(ctx: rs.Ctx) -> None:
+    """Sweep by hand and wrongly: each page's writes are committed, and only then its checkpoint."""
+    pages = ctx.step.checkpoint("pages")
+    at: Any = pages.get() or {"last": 0}
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as elsewhere:
+        while True:
+            page = {"after": at["last"], "to": at["last"] + BATCH_ROWS}
+            changed = elsewhere.execute("update counted set n = n + 1 where id > %(after)s and id <= %(to)s", page)
+            if not changed.rowcount:
+                return
+            at = {"last": at["last"] + changed.rowcount}
+            pages.put(at)
+
+
+SWEEPS = {sweep.name: sweep for sweep in (by_set, by_sql, by_frame, waiting_on_the_server, deaf, outside)}
+
+
+def launch(name: str) -> dict[str, Any]:
+    """Launch a sweep, or enqueue the job, over the connected app; answer the run's id and whether it attached."""
+    if name == "apart":
+        queued = apart.enqueue()
+        return {"run_id": str(queued.run_id), "attached": queued.deduplicated}
+    run = SWEEPS[name].launch()
+    return {"run_id": str(run.run_id), "attached": run.attached}
+
+
+def main() -> None:
+    """Work what is declared here until the process is killed; with `--launch` launch that first, once told to."""
+    from rowsweep.telemetry.console import configure_logging
+
+    given = _given()
+    configure_logging(json=True, level="debug")
+    app = rs.connect(work=False, actor=given.name)
+    worker = app.worker(
+        id=given.name, concurrency=1, visibility=given.visibility, poll="100ms", poll_floor="50ms", announce_every="1s"
+    )
+    if given.launch is not None:
+        _say(event="ready")
+        sys.stdin.readline()
+        _say(event="launched", **launch(given.launch))
+    worker.start()
+    threading.Event().wait()
+
+
+def _given() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("--visibility", default="2s")
+    parser.add_argument("--launch")
+    return parser.parse_args()
+
+
+def _say(**fields: object) -> None:
+    sys.stderr.write(json.dumps(fields) + "\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()

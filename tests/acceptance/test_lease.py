@@ -1,0 +1,65 @@
+"""A lease lost while its holder lives: the statement is cancelled, the batch rolls back, the next holder goes on."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.acceptance.harness import Process, Site, until
+
+pytestmark = pytest.mark.acceptance
+
+STEAL = "update x_jobs set claims = claims + 1, claimed_by = 'thief', visible_at = now() + interval '1 second'"
+
+
+def sleeping(site: Site, process: Process) -> bool:
+    """Say whether a statement of the process is under way in the server."""
+    asked = "select count(*) as n from pg_stat_activity where application_name = %s and wait_event = 'PgSleep'"
+    return bool(site.one(asked, process.name)["n"])
+
+
+def test_the_statement_of_a_woken_holder_is_cancelled_and_its_batch_rolls_back(site: Site) -> None:
+    """S-323, N-060, N-120: stopped in the middle of a statement that would take a minute more."""
+    site.fill(5_000, least=40)
+    site.launch("waiting-on-the-server")
+    first = site.worker("first", visibility="1s")
+    until(lambda: sleeping(site, first), site.shown)
+    first.stop()
+    second = site.worker("second", visibility="1s")
+    until(lambda: site.holder() is second, site.shown)
+    assert sleeping(site, first)
+    woken_at = time.monotonic()
+    first.wake()
+    first.until_logged("jobs.lease.lost", claim=1, code="X_JOB_LEASE_LOST")
+    first.until_logged("jobs.run.finished", outcome="interrupted")
+    until(lambda: not sleeping(site, first), site.shown)
+    assert time.monotonic() - woken_at < 15
+    assert site.counts() == {0: 5_000}
+    site.pace(0)
+    first.kill()
+    second.kill()
+    site.worker("third", visibility="1s")
+    site.until_state("done")
+    site.assert_exact()
+    assert site.job()["attempt"] == 1
+
+
+@pytest.mark.parametrize("name", ["by-set", "by-sql", "by-frame"])
+def test_a_batch_that_finds_its_claim_gone_rolls_back_and_is_no_failure(site: Site, name: str) -> None:
+    """N-060, N-120: its own last statement notices, long before a renewal would; its settle is not sent."""
+    site.fill(5_000, least=0.2)
+    site.launch(name)
+    worker = site.worker("only", visibility="60s")
+    site.until_swept(1)
+    began = site.tries()
+    until(lambda: site.tries() > began, site.shown)
+    site.connection.execute(STEAL)
+    worker.until_logged("jobs.run.finished", outcome="interrupted")
+    assert len(worker.events("jobs.lease.lost", claim=1, code="X_JOB_LEASE_LOST")) == 1
+    swept = site.swept()
+    assert site.counts() == {0: 5_000 - swept, 1: swept}
+    assert worker.events("jobs.attempt.failed") == worker.events("jobs.settle.unowned") == []
+    site.pace(0)
+    site.until_state("done")
+    site.assert_exact()
