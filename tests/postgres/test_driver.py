@@ -6,6 +6,7 @@ import os
 import pickle
 import secrets
 import threading
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -263,6 +264,19 @@ def test_the_control_connections_are_not_the_bodies(dsn: str) -> None:
         with pytest.raises(DriverUnavailable, match="all 1 connections"):
             driver.stores().jobs.enqueue([new_job()])
     driver.stores().jobs.enqueue([new_job()])
+    driver.close()
+
+
+def test_room_for_more_bodies_can_be_reserved(dsn: str) -> None:
+    """N-040: a connection for each body and two beside, also once the pool is open."""
+    install(dsn)
+    driver = PostgresDriver(Connections(dsn=dsn, work=1, wait_seconds=5))
+    driver.stores().jobs.stats()
+    driver.reserve(3)
+    with ExitStack() as bodies:
+        for _ in range(4):
+            bodies.enter_context(driver.sweep_connection())
+        assert driver.stores().jobs.stats() == []
     driver.close()
 
 

@@ -64,7 +64,7 @@ class Connections:
 
     dsn: str
     work: int = 10
-    control: int = 4
+    control: int = 6
     wait_seconds: float = 10.0
 
     def __post_init__(self) -> None:

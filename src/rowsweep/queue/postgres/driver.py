@@ -108,6 +108,10 @@ class PostgresDriver:
         with self._pools.work() as connection:
             yield connection
 
+    def reserve(self, bodies: int) -> None:
+        """Make sure that so many bodies, each with a connection, leave some for the application's own calls."""
+        self._pools.reserve(bodies)
+
     def ping(self) -> None:
         """Ask the database once; raises DriverUnavailable, SchemaMissing, SchemaOutdated."""
         self._place.schema()

@@ -52,6 +52,7 @@ class Pools:
     def __init__(self, connections: Connections, *, pooler: bool) -> None:
         self._connections = connections
         self._pooler = pooler
+        self._work_size = connections.work
         self._opened = _Opened(os.getpid())
 
     @property
@@ -76,6 +77,14 @@ class Pools:
         pool = self._control_pool() if control else self._work_pool()
         with self._lend(pool, _is_idle) as connection:
             yield connection
+
+    def reserve(self, bodies: int) -> None:
+        """Let the work pool grow to a connection for each of so many bodies, and two for the application's calls."""
+        opened = self._here()
+        with opened.lock:
+            self._work_size = max(self._work_size, bodies + 2)
+            if opened.work is not None:
+                opened.work.resize(min_size=0, max_size=self._work_size)
 
     def close(self) -> None:
         """Close this process's pools; the next use opens new ones."""
@@ -122,7 +131,7 @@ class Pools:
     def _work_pool(self) -> Pool:
         opened = self._here()
         with opened.lock:
-            opened.work = opened.work or self._open("rowsweep-work", self._connections.work, control=False)
+            opened.work = opened.work or self._open("rowsweep-work", self._work_size, control=False)
             return opened.work
 
     def _control_pool(self) -> Pool:
