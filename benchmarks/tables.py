@@ -20,7 +20,7 @@ _FILL = """
 insert into {name} (created_at, customer, price, qty)
 select timestamptz '2024-01-01' + n * interval '17 seconds', 'customer-' || n % 9973,
        (n * 7919 % 25000 + 99) / 100.0, n % 7 + 1
-  from generate_series(1, {rows}) n"""
+  from generate_series(1::bigint, {rows}) n"""
 _COLUMNS = """(
     id bigint generated always as identity primary key, created_at timestamptz not null, customer text not null,
     price numeric(10, 2) not null, qty integer not null, total numeric, band text, writes integer not null default 0

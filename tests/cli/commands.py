@@ -18,6 +18,7 @@ import pytest
 
 from rowsweep.cli.main import main
 from rowsweep.clock import real_monotonic
+from rowsweep.jobs.registry import reset_jobs
 
 SWEEPS = """
 from __future__ import annotations
@@ -64,7 +65,8 @@ class CommandLine:
     capsys: pytest.CaptureFixture[str]
 
     def __call__(self, *arguments: str) -> Answer:
-        """Run a command in this process."""
+        """Run a command in this process, which has declared nothing yet, as a command's own process would not have."""
+        reset_jobs()
         self.capsys.readouterr()
         try:
             main([*arguments, "--dsn", self.dsn])

@@ -12,7 +12,7 @@ from rowsweep.telemetry.events import emit
 from rowsweep.worker.timers import Looper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from rowsweep.jobs.handle import JobHandle
@@ -86,14 +86,14 @@ class Claims:
 
     def tick(self) -> list[Flight]:
         """Make one pass over every queue in the caller's thread; answer what it started."""
-        handles = _declared()
+        handles = _declared(self._options.names)
         with self._round:
             queues = [queue for queue in self._pools if self._pools[queue].free and self._is_open and handles]
             return [flight for queue in queues for flight in self._claim(queue, handles, lapsed=True)[0]]
 
     def _step(self) -> float | None:
         with self._round:
-            handles = _declared()
+            handles = _declared(self._options.names)
             if not self._is_open:
                 self._announce_only(handles)
                 return self._announce_in()
@@ -197,8 +197,9 @@ class Claims:
         return self._interval
 
 
-def _declared() -> Handles:
-    return {handle.name: handle for handle in registered_jobs()}
+def _declared(only: Sequence[str] | None) -> Handles:
+    """Answer what this process has declared and this worker is for."""
+    return {handle.name: handle for handle in registered_jobs() if only is None or handle.name in only}
 
 
 def _soonest(known: float | None, other: float) -> float:

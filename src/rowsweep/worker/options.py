@@ -19,6 +19,7 @@ DEFAULT_CONCURRENCY: Final = 8
 class WorkerOptions:
     """Steer a worker.
 
+    It claims what this process has declared; `names` keeps it to some of that.
     `concurrency` is one number for each queue or a table by queue (one that is not in it gets 8). `poll` is the
     longest an idle worker goes without looking, `poll_floor` the shortest. `visibility` is how long a claim stands
     without a renewal; three renewals must fit in. `margin` is how long before the drain's deadline runs are cut off.
@@ -26,6 +27,7 @@ class WorkerOptions:
     """
 
     queues: Sequence[str] = (DEFAULT_QUEUE,)
+    names: Sequence[str] | None = None
     concurrency: int | Mapping[str, int] = DEFAULT_CONCURRENCY
     id: str | None = None
     poll: str | timedelta = "2s"

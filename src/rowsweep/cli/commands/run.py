@@ -51,7 +51,6 @@ def run(  # noqa: PLR0913 - one parameter a flag
     A paused or abandoned run of it goes on where it stopped. Ctrl-C pauses it after the batch in flight (leaves with
     130), a second one stops at once. SIGTERM hands it to the next worker (143). What is committed stays.
     """
-    from rowsweep.jobs.registry import register, reset_jobs
     from rowsweep.sweeps.registry import get_sweep
 
     session = session_of(context)
@@ -61,10 +60,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
         launched = sweep.launch(value, force=force, rate=rate, batch_rows=batch_rows)
         if launched.attached:
             _take_up(session, launched, sweep, is_steered=force or rate is not None or batch_rows is not None)
-        # A worker claims whatever is declared: this one is here for one sweep, and leaves other jobs to the fleet.
-        reset_jobs()
-        register(sweep)
-        worker = app.worker(queues=[sweep.options.queue], concurrency=1, visibility=visibility)
+        worker = app.worker(queues=[sweep.options.queue], names=[name], concurrency=1, visibility=visibility)
         with Signals(lambda: leave_server(app)) as signals:
             worker.start()
             last = _Shift(session, app, launched, worker, signals).work()
