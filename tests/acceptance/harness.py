@@ -193,18 +193,20 @@ class Site:
             app.close()
             reset_jobs()
 
-    def worker(self, name: str, *, visibility: str = "2s", launch: str | None = None) -> Process:
-        """Start a worker that looks for work often."""
+    def worker(
+        self, name: str, *, visibility: str = "2s", launch: str | None = None, through: str | None = None
+    ) -> Process:
+        """Start a worker that looks for work often, over another way `through` to the database where one is given."""
         more = [] if launch is None else ["--launch", launch]
-        return self.start(name, [str(APPLICATION), name, "--visibility", visibility, *more])
+        return self.start(name, [str(APPLICATION), name, "--visibility", visibility, *more], dsn=through)
 
     def command(self, name: str, *arguments: str) -> Process:
         """Start a command of the real command line."""
         return self.start(name, ["-m", "rowsweep.cli", *arguments, "--app", str(APPLICATION), "--dsn", self.dsn])
 
-    def start(self, name: str, arguments: Sequence[str]) -> Process:
+    def start(self, name: str, arguments: Sequence[str], *, dsn: str | None = None) -> Process:
         """Start a Python process whose connections bear its name."""
-        environment = {"DATABASE_URL": make_conninfo(self.dsn, application_name=name), "PYTHONUNBUFFERED": "1"}
+        environment = {"DATABASE_URL": make_conninfo(dsn or self.dsn, application_name=name), "PYTHONUNBUFFERED": "1"}
         process = Process(name, [sys.executable, *arguments], environment, self.folder)
         self.processes.append(process)
         return process
