@@ -88,10 +88,13 @@ class App:
 
     def worker(self, **options: Any) -> Worker:
         """Make a worker over this app's driver; takes `WorkerOptions`' keywords. It is not started yet."""
+        from rowsweep.worker.options import WorkerOptions
         from rowsweep.worker.worker import Worker
 
-        options.setdefault("app_version", self.app_version)
-        return Worker(driver=self._driver, context=self._context, **options)
+        chosen = WorkerOptions(**{"app_version": self.app_version, **options})
+        if hasattr(self._driver, "reserve"):
+            self._driver.reserve(sum(chosen.concurrency_of(queue) for queue in chosen.queues))
+        return Worker(driver=self._driver, context=self._context, options=chosen)
 
     def work(self) -> None:
         """Work what this process has declared, on daemon threads of this process; look for work at once."""
@@ -111,6 +114,12 @@ class App:
     def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None) -> list[EnqueueResult]:
         """Put the jobs on the queue, all or none: over `tx`, else in the ambient transaction, else by themselves."""
         connection = tx if tx is not None else ambient.open_transaction()
+        if tx is not None and hasattr(self._driver, "is_home") and not self._driver.is_home(tx):
+            raise InvalidOption(
+                f"tx leads to another database than the queue's ({self.place}): the job could not commit with it.",
+                fix="pass a connection of the queue's database, or enqueue without tx",
+                meta={"option": "tx"},
+            )
         if connection is not None:
             return self._driver.join(connection).jobs.enqueue(requests)
         results = self.stores().jobs.enqueue(requests)
