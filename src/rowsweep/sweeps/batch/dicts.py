@@ -8,6 +8,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from rowsweep.errors import InvalidFrame
 from rowsweep.sweeps.batch.frames import is_text_form
 
 if TYPE_CHECKING:
@@ -26,7 +27,13 @@ def dicts_frame(rows: Sequence[Mapping[str, Any]], table: Table) -> pl.DataFrame
         return None
     columns = {column.name: column for column in table.columns}
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return pl.DataFrame({name: _series(name, [row.get(name) for row in rows], columns.get(name)) for name in names})
+    made = {}
+    for name in names:
+        try:
+            made[name] = _series(name, [row.get(name) for row in rows], columns.get(name))
+        except UnicodeEncodeError as error:
+            raise _no_text(name, rows, table) from error
+    return pl.DataFrame(made)
 
 
 def has_keys(page: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]], key: Sequence[str]) -> bool:
@@ -52,6 +59,22 @@ def array_text(value: Sequence[Any]) -> str:
             escaped = text.replace("\\", "\\\\").replace('"', '\\"')
             parts.append(f'"{escaped}"')
     return "{" + ",".join(parts) + "}"
+
+
+def _no_text(name: str, rows: Sequence[Mapping[str, Any]], table: Table) -> InvalidFrame:
+    """Say which value has a lone surrogate, which no encoding has."""
+    row = next((row for row in rows if _has_surrogate(row.get(name))), rows[0])
+    shown = ", ".join(f"{part}={row.get(part)!r}" for part in table.key)
+    return InvalidFrame(
+        f"The value {row.get(name)!a:.200} returned for column {name!r} of the row {shown} is no text that a "
+        "database can hold.",
+        fix=f"replace what cannot be encoded: {name}.encode(errors='replace').decode()",
+        meta={"column": name, "key": shown},
+    )
+
+
+def _has_surrogate(value: object) -> bool:
+    return isinstance(value, str) and value != value.encode(errors="replace").decode()
 
 
 def _series(name: str, values: Iterable[Any], column: Column | None) -> pl.Series:

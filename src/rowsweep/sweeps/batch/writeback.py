@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import ClientCursor
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.keyset.catalog import Table
     from rowsweep.sweeps.keyset.statements import Statements
 
+# A first line of its own tells COPY how lines end, before a quoted value can: it counts lines by that.
+_HEADER: Final = b"-\n"
 _CONTEXT = re.compile(r"COPY \S+, line (\d+)(?:, column (.+))?", re.DOTALL)
 
 
@@ -77,6 +79,7 @@ def _stage(held: BatchConnection, statements: Statements, names: Sequence[str]) 
 
 
 def _copy(connection: Any, statements: Statements, names: Sequence[str], data: bytes) -> None:
+    data = _HEADER + data
     query = ClientCursor(connection).mogrify(statements.copy_stage(names), {})
     try:
         with connection.cursor() as cursor, cursor.copy(query) as copy:
@@ -100,9 +103,10 @@ def _does_not_fit(error: psycopg.Error, data: bytes, table: Table, names: Sequen
     record = None if found is None else _record_at(data, int(found[1]))
     if found is None or record is None:
         return invalid(f"A returned value does not fit: {message}", fix="return values of the column's type")
-    name = _column_in(found[2], names) or next(
-        (name for name, text in zip(names, record, strict=False) if "\x00" in text), names[-1]
-    )
+    name = _column_in(found[2], names)
+    if name is None:
+        record = next((row for row in _records(data) if any("\x00" in text for text in row)), record)
+        name = next((name for name, text in zip(names, record, strict=False) if "\x00" in text), names[-1])
     kind = table.column(name).type_text
     shown = shown_key(table.key, record)
     value = record[names.index(name)]
@@ -123,6 +127,9 @@ def _column_in(context: str | None, names: Sequence[str]) -> str | None:
 
 def _record_at(data: bytes, line: int) -> list[str] | None:
     """Answer the record that ends on this line: COPY counts the lines inside quoted values too."""
-    text = data.decode(errors="replace")
-    records = csv.reader(f"{part}\n" for part in text.split("\n"))
+    records = _records(data)
     return next((record for record in records if records.line_num >= line), None)
+
+
+def _records(data: bytes) -> Any:
+    return csv.reader(f"{part}\n" for part in data.decode(errors="replace").split("\n"))

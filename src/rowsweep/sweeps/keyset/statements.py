@@ -145,8 +145,10 @@ class Statements:
         )
 
     def copy_stage(self, columns: Iterable[str]) -> sql.Composed:
-        """Fill the staging table from CSV."""
-        return sql.SQL("copy pg_temp.{} ({}) from stdin (format csv)").format(quoted(STAGE), self._names(columns))
+        """Fill the staging table from CSV below a first line that is none."""
+        return sql.SQL("copy pg_temp.{} ({}) from stdin (format csv, header true)").format(
+            quoted(STAGE), self._names(columns)
+        )
 
     def write_back(self, columns: Iterable[Column], *, started: bool) -> sql.Composed:
         """Update the page's rows from the staging table where a value really differs."""
