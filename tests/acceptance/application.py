@@ -21,6 +21,8 @@ ADD_ONE = "update counted set n = n + 1 where id = any(%s)"
 
 by_set = rs.backfill("by-set", rows=ROWS, set={"n": "n + 1"}, batch_rows=BATCH_ROWS, adapt=False)
 
+paced = rs.backfill("paced", rows=ROWS, set={"n": "n + 1"}, rate="1000/s", batch_rows=BATCH_ROWS, adapt=False)
+
 
 @rs.backfill("by-sql", rows=ROWS, batch_rows=BATCH_ROWS, adapt=False)
 def by_sql(batch: rs.Batch) -> None:
@@ -74,7 +76,7 @@ def apart(ctx: rs.Ctx) -> None:
             pages.put(at)
 
 
-SWEEPS = {sweep.name: sweep for sweep in (by_set, by_sql, by_frame, waiting_on_the_server, deaf, outside)}
+SWEEPS = {sweep.name: sweep for sweep in (by_set, paced, by_sql, by_frame, waiting_on_the_server, deaf, outside)}
 
 
 def launch(name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tests.acceptance.harness import Process, Site, until
 
 pytestmark = pytest.mark.acceptance
 
+LAPSE = "update x_jobs set visible_at = now()"
 STEAL = "update x_jobs set claims = claims + 1, claimed_by = 'thief', visible_at = now() + interval '1 second'"
 
 
@@ -63,3 +64,49 @@ def test_a_batch_that_finds_its_claim_gone_rolls_back_and_is_no_failure(site: Si
     site.pace(0)
     site.until_state("done")
     site.assert_exact()
+
+
+def taken_over_unnoticed(site: Site, first: Process) -> Process:
+    """Stop the holder, let its lease lapse long before it would renew it, and start the one that takes over."""
+    first.stop()
+    site.connection.execute(LAPSE)
+    second = site.worker("second", visibility="60s")
+    until(lambda: site.holder() is second, site.shown)
+    return second
+
+
+def assert_refused_and_exact(site: Site, first: Process) -> None:
+    """Assert that the woken holder committed nothing, and that the other one ends the run."""
+    first.until_logged("jobs.lease.lost", claim=1, code="X_JOB_LEASE_LOST")
+    first.until_logged("jobs.run.finished", outcome="interrupted")
+    assert first.events("jobs.attempt.failed") == []
+    site.until_state("done")
+    site.assert_exact()
+    assert site.job()["claims"] == 2
+
+
+def test_a_holder_stopped_between_batches_is_refused_its_next_one_by_the_fence_alone(site: Site) -> None:
+    """N-060: it believes in its lease, and sweeps the page again that another has swept meanwhile."""
+    site.fill(4_000)
+    site.launch("paced")
+    first = site.worker("first", visibility="60s")
+    site.until_swept(500)
+    taken_over_unnoticed(site, first)
+    site.until_swept(site.swept() + 1)
+    first.wake()
+    assert_refused_and_exact(site, first)
+
+
+def test_a_holder_stopped_inside_a_batch_is_refused_its_commit_by_the_fence_alone(site: Site) -> None:
+    """N-060, N-069: the other waits for the page's rows meanwhile, and gets them when the batch rolls back."""
+    site.fill(4_000)
+    site.connection.execute("update deafness set seconds = 1")
+    site.launch("deaf")
+    first = site.worker("first", visibility="60s")
+    until(lambda: site.tries() >= 1, site.shown)
+    second = taken_over_unnoticed(site, first)
+    site.connection.execute("update deafness set seconds = 0")
+    second.until_logged("sweeps.batch.shrunk", sqlstate="55P03")
+    assert site.counts() == {0: 4_000}
+    first.wake()
+    assert_refused_and_exact(site, first)
