@@ -11,6 +11,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 import rowsweep as rs
@@ -250,4 +252,25 @@ def test_what_holds_no_connection_is_refused(postgres_app: rs.App, job: rs.JobHa
     """N-014, D-37."""
     with pytest.raises(InvalidOption, match="holds no psycopg 3 connection"):
         job.enqueue(1, tx=object())
+    assert rows(postgres_app) == []
+
+
+def test_a_connection_to_another_database_is_refused(
+    postgres_app: rs.App, job: rs.JobHandle[Any, Any], server_dsn: str, schema: str
+) -> None:
+    """N-014: also where that database has the same tables in the same schema."""
+    other = f"other_{schema}"
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("create database {}").format(sql.Identifier(other)))
+        try:
+            there = make_conninfo(server_dsn, dbname=other, options=f"-csearch_path={schema}")
+            with psycopg.connect(there, autocommit=True) as connection:
+                connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
+            copy = rs.PostgresDriver(there)
+            copy.install()
+            copy.close()
+            with psycopg.connect(there) as connection, pytest.raises(InvalidOption, match="another database"):
+                job.enqueue(1, tx=connection)
+        finally:
+            admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(other)))
     assert rows(postgres_app) == []
