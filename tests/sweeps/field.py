@@ -63,7 +63,7 @@ class Field:
     def worker(self, **given: Any) -> Worker:
         """Make a worker that looks often; it is stopped after the test."""
         often: dict[str, Any] = {"poll": "50ms", "poll_floor": "10ms", "lifecycle": Lifecycle()}
-        made = self.app.worker(**(often | given))
+        made = Worker(driver=self.app.driver, context=lambda: None, **(often | given))
         self.workers.append(made)
         return made
 

@@ -126,7 +126,7 @@ class Pass:
 
     def _work_for(self, setup: Setup) -> PageWork:
         spec, ctx = self._sweep.spec, self._ctx
-        finder = PageFinder(self._held, setup.statements(spec), setup.params or {}, setup.upper)
+        finder = self._finder = PageFinder(self._held, setup.statements(spec), setup.params or {}, setup.upper)
         closer = Closer(ctx=ctx, held=self._held, totals=self._progress.totals)
         if spec.assignments is not None:
             return SetWork(finder=finder, closer=closer, assignments=spec.assignments)
@@ -195,11 +195,13 @@ class Pass:
         unknown = isinstance(error, (CommitUnknown, CheckpointMoved))
         if not unknown and not is_passing(error):
             _declare_terminal(error)
+            self._finder.blame(error, self._at)
             raise error
         lost = unknown or is_lost_connection(error)
         rows = self._size.rows
         pause = self._patience.pause_seconds(rows=rows, lost=lost)
         if pause is None:
+            self._finder.blame(error, self._at)
             raise error
         self._size.halve()
         behind = database_error(error)

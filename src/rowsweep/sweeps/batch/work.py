@@ -57,6 +57,7 @@ class PageFinder:
         self._params = dict(params)
         self._upper = cursor_values("u", upper)
         self._texts: dict[Any, str] = {}
+        self._to: tuple[str, ...] | None = None
 
     def updated(self, assignments: Mapping[str, str], at: Position, limit: int) -> Page | None:
         """Find the next page and update its matching rows; None at the end."""
@@ -87,6 +88,7 @@ class PageFinder:
         started = at.cursor is not None
         text = self._composed(("next", started, limit), lambda: self.statements.next_page(limit, started=started))
         values = {**self._params, **self._upper, **cursor_values("c", at.cursor)}
+        self._to = None
         row = self._execute(text, values).fetchone()
         if row is None:
             return None
@@ -98,7 +100,15 @@ class PageFinder:
                 fix="name another key: Rows(…, key=[…]), whose text form reads back as the same value",
                 meta={"key": list(self.statements.table.key), "from": at.cursor, "to": to},
             )
+        self._to = to
         return is_full, to
+
+    def blame(self, error: BaseException, at: Position) -> None:
+        """Note on an error which keys the batch behind a position covers, where its page was found."""
+        to = self._to if at.plan is None else at.plan.to
+        if to is not None:
+            place = BatchPlace(run_id="", index=at.index + 1, after=at.cursor, to=to)
+            error.add_note(place.shown())
 
     def _composed(self, name: Any, compose: Callable[[], Any]) -> str:
         if name not in self._texts:
@@ -247,13 +257,9 @@ class AtomicWork:
         """Run the handler over a found page and write back; answer how many rows changed."""
         call = self.call
         reader = call.reader(at, page.to, lock=True)
-        try:
-            value = call.handler(call.batch(at, page.to, reader))
-            check_transaction(call.finder.held.connection)
-            return call.write(value, at, page.to, reader)
-        except Exception as error:
-            error.add_note(call.place(at, page.to).shown())
-            raise
+        value = call.handler(call.batch(at, page.to, reader))
+        check_transaction(call.finder.held.connection)
+        return call.write(value, at, page.to, reader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,15 +286,11 @@ class OutsideWork:
     def _run(self, at: Position, plan: Plan) -> BatchDone:
         call, held = self.call, self.call.finder.held
         reader = call.reader(at, plan.to, lock=False, within=held.transaction)
-        try:
-            value = call.handler(call.batch(at, plan.to, reader))
-            with held.transaction() as marker:
-                written = call.write(value, at, plan.to, reader)
-                after = at.moved(plan.to, rows=plan.rows, written=written)
-                closed = self.closer.close(at, after, marker, stored=True)
-        except Exception as error:
-            error.add_note(call.place(at, plan.to).shown())
-            raise
+        value = call.handler(call.batch(at, plan.to, reader))
+        with held.transaction() as marker:
+            written = call.write(value, at, plan.to, reader)
+            after = at.moved(plan.to, rows=plan.rows, written=written)
+            closed = self.closer.close(at, after, marker, stored=True)
         return BatchDone(at=after, is_full=False, closed=closed)
 
 
