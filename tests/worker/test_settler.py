@@ -136,11 +136,11 @@ def test_two_settlements_of_one_ledger_row_never_share_a_group(memory: Shop) -> 
     from rowsweep.queue.records import ClaimOptions
     from rowsweep.queue.verdicts import Done
     from rowsweep.signals import RunSignal
+    from rowsweep.timers import RealTimers
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight
     from rowsweep.worker.options import WorkerOptions
     from rowsweep.worker.settler import Settler
-    from rowsweep.worker.timers import RealTimers
 
     @job(tenant="none")
     def work(ctx: Ctx) -> None: ...

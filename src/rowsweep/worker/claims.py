@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.jobs.registry import registered_jobs
 from rowsweep.queue.records import ClaimOptions
 from rowsweep.telemetry.events import emit
-from rowsweep.worker.timers import Looper
+from rowsweep.timers import Looper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rowsweep.clock import Clock
     from rowsweep.lifecycle import Lifecycle
     from rowsweep.queue.contract import Driver
+    from rowsweep.timers import Timers
     from rowsweep.worker.options import WorkerOptions
-    from rowsweep.worker.timers import Timers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

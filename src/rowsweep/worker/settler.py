@@ -10,7 +10,7 @@ from rowsweep.errors import InvariantBroken
 from rowsweep.jobs.failure import Failure
 from rowsweep.queue.verdicts import Bury, Defer, Done, Drop, Refuse, Retry
 from rowsweep.telemetry.events import emit
-from rowsweep.worker.timers import Looper
+from rowsweep.timers import Looper
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rowsweep.errors import Aborted
 from rowsweep.telemetry.events import emit
-from rowsweep.worker.timers import Looper
+from rowsweep.timers import Looper
 
 if TYPE_CHECKING:
     from rowsweep.worker.equipment import Equipment

@@ -11,12 +11,12 @@ from rowsweep.errors import Draining, InvalidOption
 from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle as process_lifecycle
 from rowsweep.telemetry.events import emit
+from rowsweep.timers import RealTimers
 from rowsweep.worker.crew import Crew
 from rowsweep.worker.drain import Drain
 from rowsweep.worker.equipment import Equipment
 from rowsweep.worker.options import WorkerOptions
 from rowsweep.worker.tally import WorkerStats
-from rowsweep.worker.timers import RealTimers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rowsweep.clock import Clock
     from rowsweep.lifecycle import Lifecycle, Shutdown
     from rowsweep.queue.contract import Driver
+    from rowsweep.timers import Timers
     from rowsweep.worker.run.execution import Execution
     from rowsweep.worker.tally import WorkerState
-    from rowsweep.worker.timers import Timers
 
 
 class Worker:

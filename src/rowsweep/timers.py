@@ -1,4 +1,4 @@
-"""Everything timed in a worker: one seam to wait through, and loops on daemon threads that wait through it."""
+"""Everything timed in a process: one seam to wait through, and loops on daemon threads that wait through it."""
 
 from __future__ import annotations
 
