@@ -18,6 +18,7 @@ from rowsweep.errors import (
 from rowsweep.queue.records import NewBackfill
 from rowsweep.sweeps import gate
 from rowsweep.sweeps.batch.connection import BatchConnection, CommitUnknown
+from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, name_of
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import (
@@ -27,7 +28,6 @@ from rowsweep.sweeps.batch.work import (
     Closer,
     HandlerCall,
     OutsideWork,
-    PageFinder,
     PageWork,
     SetWork,
 )
@@ -249,6 +249,7 @@ class Pass:
                 return
 
     def _committed(self, done: BatchDone, rows: int, milliseconds: float) -> None:
+        self._waiting_for = None
         emit(
             "sweeps.batch",
             sweep=self._sweep.name,

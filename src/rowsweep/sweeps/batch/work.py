@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from psycopg import OperationalError
 from psycopg import errors as pg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
-from rowsweep.errors import CursorStuck, InvariantBroken, LeaseLost, TransactionEnded
+from rowsweep.errors import InvariantBroken, LeaseLost, TransactionEnded
 from rowsweep.queue.records import BatchClose
 from rowsweep.sweeps.batch.batch import Batch, BatchPlace
+from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import CopyReader
 from rowsweep.sweeps.batch.writeback import write_back
-from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.position import PAGES_STEP, Plan, Position
 
 if TYPE_CHECKING:
@@ -23,18 +23,8 @@ if TYPE_CHECKING:
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.keyset.catalog import Column
-    from rowsweep.sweeps.keyset.statements import Statements
 
 Handler = Callable[[Batch], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """A page found: whether it has all the keys asked for, the last one's texts, and how many rows matched."""
-
-    is_full: bool
-    to: tuple[str, ...]
-    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,79 +34,6 @@ class BatchDone:
     at: Position
     is_full: bool
     closed: BatchClosed
-
-
-class PageFinder:
-    """Find the next page over the pass's connection, and do to it what is done in the database."""
-
-    def __init__(
-        self, held: BatchConnection, statements: Statements, params: Mapping[str, Any], upper: Sequence[str] | None
-    ) -> None:
-        self.held = held
-        self.statements = statements
-        self._params = dict(params)
-        self._upper = cursor_values("u", upper)
-        self._texts: dict[Any, str] = {}
-        self._to: tuple[str, ...] | None = None
-
-    def updated(self, assignments: Mapping[str, str], at: Position, limit: int) -> Page | None:
-        """Find the next page and update its matching rows; None at the end."""
-        found = self._find(at, limit)
-        if found is None:
-            return None
-        is_full, to = found
-        started = at.cursor is not None
-        text = self._composed(("update", started), lambda: self.statements.update(assignments, started=started))
-        return Page(is_full=is_full, to=to, rows=self._execute(text, self.page_values(at, to)).rowcount)
-
-    def counted(self, at: Position, limit: int, *, lock: bool) -> Page | None:
-        """Find the next page and count its matching rows, locking them where asked; None at the end."""
-        found = self._find(at, limit)
-        if found is None:
-            return None
-        is_full, to = found
-        started = at.cursor is not None
-        text = self._composed(("count", started, lock), lambda: self.statements.count(started=started, lock=lock))
-        (rows,) = self._execute(text, self.page_values(at, to)).fetchone()
-        return Page(is_full=is_full, to=to, rows=rows)
-
-    def page_values(self, at: Position, to: Sequence[str]) -> dict[str, Any]:
-        """Bind the bounds of a page and the application's parameters."""
-        return {**self._params, **cursor_values("c", at.cursor), **cursor_values("u", to)}
-
-    def _find(self, at: Position, limit: int) -> tuple[bool, tuple[str, ...]] | None:
-        started = at.cursor is not None
-        text = self._composed(("next", started, limit), lambda: self.statements.next_page(limit, started=started))
-        values = {**self._params, **self._upper, **cursor_values("c", at.cursor)}
-        self._to = None
-        row = self._execute(text, values).fetchone()
-        if row is None:
-            return None
-        is_full, *texts, exact = row
-        to = tuple(texts)
-        if not exact or to == at.cursor:
-            raise CursorStuck(
-                f"The cursor of {self.statements.table.qualified} does not advance: from {at.cursor} to {to}.",
-                fix="name another key: Rows(…, key=[…]), whose text form reads back as the same value",
-                meta={"key": list(self.statements.table.key), "from": at.cursor, "to": to},
-            )
-        self._to = to
-        return is_full, to
-
-    def blame(self, error: BaseException, at: Position) -> None:
-        """Note on an error which keys the batch behind a position covers, where its page was found."""
-        to = self._to if at.plan is None else at.plan.to
-        if to is not None:
-            place = BatchPlace(run_id="", index=at.index + 1, after=at.cursor, to=to)
-            error.add_note(place.shown())
-
-    def _composed(self, name: Any, compose: Callable[[], Any]) -> str:
-        if name not in self._texts:
-            self._texts[name] = compose().as_string(self.held.connection)
-        return self._texts[name]
-
-    def _execute(self, text: str, values: Mapping[str, Any]) -> Any:
-        return self.held.connection.cursor(row_factory=tuple_row).execute(text, values, prepare=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +212,9 @@ class OutsideWork:
 
 
 def check_transaction(connection: Any) -> None:
-    """Refuse to go on where the handler left the batch's transaction aborted or ended."""
+    """Refuse to go on where the handler left the batch's transaction aborted, ended or lost."""
+    if connection.closed or connection.broken:
+        raise OperationalError("the connection was lost inside the handler, which went on without it")
     status = connection.info.transaction_status
     if status == TransactionStatus.INERROR:
         raise pg.InFailedSqlTransaction(
