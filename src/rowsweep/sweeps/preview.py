@@ -8,8 +8,9 @@ from uuid import UUID
 from rowsweep.errors import UnsafePreview
 from rowsweep.options import count
 from rowsweep.sweeps.batch.connection import BatchConnection
+from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import CopyReader
-from rowsweep.sweeps.batch.work import HandlerCall, Page, PageFinder, check_transaction
+from rowsweep.sweeps.batch.work import HandlerCall, check_transaction
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.position import Position
 from rowsweep.sweeps.run import host

@@ -43,13 +43,6 @@ class Statements:
 
         Answers whether the page is full, the key's texts, and whether these read back as that key; no row at the end.
         """
-        page = [self._compare(">", "c")] if started else []
-        if self.bounded:
-            page.append(self._compare("<=", "u"))
-        exact = sql.SQL(" and ").join(
-            sql.SQL("({0}::pg_catalog.text)::{1} = {0}").format(quoted(column.name), _type(column))
-            for column in self.table.key_types
-        )
         return sql.SQL(
             "with rs_full as materialized (\n"
             "  select {key} from {table} where {page} order by {key} limit 1 offset {before}\n"
@@ -60,11 +53,36 @@ class Statements:
         ).format(
             key=self._key(),
             table=self.table.identifier,
-            page=_all(page) if page else sql.SQL("true"),
+            page=self._ahead(started=started),
             before=sql.Literal(limit - 1),
             last=self._key(descending=True),
             texts=self._key_texts(),
-            exact=exact,
+            exact=self._exact(),
+        )
+
+    def next_pages(self, limit: int, *, started: bool, pages: int) -> sql.Composed:
+        """Find the last keys of the next full pages, each from the one before; answers rows as `next_page` does."""
+        upper = [self._compare("<=", "u")] if self.bounded else []
+        behind = sql.SQL("({}) > ({})").format(self._key(), self._key(alias="rs_pages"))
+        return sql.SQL(
+            "with recursive rs_pages (rs_page, {key}) as (\n"
+            "  (select 1, {key} from {table} where {page} order by {key} limit 1 offset {before})\n"
+            "  union all\n"
+            "  select rs_pages.rs_page + 1, {next} from rs_pages cross join lateral (\n"
+            "    select {key} from {table} where {behind} order by {key} limit 1 offset {before}) rs_next\n"
+            "   where rs_pages.rs_page < {pages}\n"
+            ")\n"
+            "select true, {texts}, {exact} from rs_pages order by rs_page"
+        ).format(
+            key=self._key(),
+            next=self._key(alias="rs_next"),
+            table=self.table.identifier,
+            page=self._ahead(started=started),
+            behind=_all([behind, *upper]),
+            before=sql.Literal(limit - 1),
+            pages=sql.Literal(pages),
+            texts=self._key_texts(),
+            exact=self._exact(),
         )
 
     def update(self, assignments: Mapping[str, str], *, started: bool) -> sql.Composed:
@@ -182,6 +200,19 @@ class Statements:
 
     def _same_key(self) -> _Part:
         return _all(sql.SQL("rs_old.{0} = rs_new.{0}").format(quoted(name)) for name in self.table.key)
+
+    def _ahead(self, *, started: bool) -> _Part:
+        conditions = [self._compare(">", "c")] if started else []
+        if self.bounded:
+            conditions.append(self._compare("<=", "u"))
+        return _all(conditions) if conditions else sql.SQL("true")
+
+    def _exact(self) -> _Part:
+        """Ask whether a key's texts read back as the same key."""
+        return sql.SQL(" and ").join(
+            sql.SQL("({0}::pg_catalog.text)::{1} = {0}").format(quoted(column.name), _type(column))
+            for column in self.table.key_types
+        )
 
     def _page(self, *, started: bool) -> list[_Part]:
         conditions = self._between(started=started)

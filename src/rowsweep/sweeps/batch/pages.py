@@ -1,0 +1,133 @@
+"""Find the next page, and do to it what is done in the database."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from psycopg.rows import tuple_row
+
+from rowsweep.errors import CursorStuck
+from rowsweep.sweeps.batch.batch import BatchPlace
+from rowsweep.sweeps.keyset.statements import cursor_values
+
+if TYPE_CHECKING:
+    from rowsweep.sweeps.batch.connection import BatchConnection
+    from rowsweep.sweeps.keyset.statements import Statements
+    from rowsweep.sweeps.position import Position
+
+_MOST_PAGES: Final = 16
+_MOST_AHEAD: Final = 20_000
+_Bound: TypeAlias = tuple[bool, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page found: whether it has all the keys asked for, the last one's texts, and how many rows matched."""
+
+    is_full: bool
+    to: tuple[str, ...]
+    rows: int
+
+
+class PageFinder:
+    """Find the next page over the pass's connection, and do to it what is done in the database."""
+
+    def __init__(
+        self, held: BatchConnection, statements: Statements, params: Mapping[str, Any], upper: Sequence[str] | None
+    ) -> None:
+        self.held = held
+        self.statements = statements
+        self._params = dict(params)
+        self._upper = cursor_values("u", upper)
+        self._texts: dict[Any, str] = {}
+        self._ahead: deque[_Bound] = deque()
+        self._expects: tuple[tuple[str, ...] | None, int] | None = None
+        self._steady: int | None = None
+        self._to: tuple[str, ...] | None = None
+
+    def updated(self, assignments: Mapping[str, str], at: Position, limit: int) -> Page | None:
+        """Find the next page and update its matching rows; None at the end."""
+        found = self._find(at, limit)
+        if found is None:
+            return None
+        is_full, to = found
+        started = at.cursor is not None
+        text = self._composed(("update", started), lambda: self.statements.update(assignments, started=started))
+        return Page(is_full=is_full, to=to, rows=self._execute(text, self.page_values(at, to)).rowcount)
+
+    def counted(self, at: Position, limit: int, *, lock: bool) -> Page | None:
+        """Find the next page and count its matching rows, locking them where asked; None at the end."""
+        found = self._find(at, limit)
+        if found is None:
+            return None
+        is_full, to = found
+        started = at.cursor is not None
+        text = self._composed(("count", started, lock), lambda: self.statements.count(started=started, lock=lock))
+        (rows,) = self._execute(text, self.page_values(at, to)).fetchone()
+        return Page(is_full=is_full, to=to, rows=rows)
+
+    def page_values(self, at: Position, to: Sequence[str]) -> dict[str, Any]:
+        """Bind the bounds of a page and the application's parameters."""
+        return {**self._params, **cursor_values("c", at.cursor), **cursor_values("u", to)}
+
+    def _find(self, at: Position, limit: int) -> _Bound | None:
+        """Find the next page's last key; once the size is steady, several pages' in one statement.
+
+        Bounds found ahead tile the key range as those found one by one do: rows that appear in a page before its turn
+        belong to it, rows behind the last known bound are found by the next search.
+        """
+        self._to = None
+        ahead, self._ahead = self._ahead, deque[_Bound]()
+        if self._expects != (at.cursor, limit):
+            ahead.clear()
+        if not ahead and self._steady == limit and limit <= _MOST_AHEAD // 2:
+            ahead.extend(self._search(at, limit, min(_MOST_AHEAD // limit, _MOST_PAGES)))
+        if not ahead:
+            ahead.extend(self._search(at, limit, 1))
+        self._steady = limit
+        if not ahead:
+            return None
+        bound = ahead.popleft()
+        self._ahead, self._expects, self._to = ahead, (bound[1], limit), bound[1]
+        return bound
+
+    def _search(self, at: Position, limit: int, pages: int) -> list[_Bound]:
+        started = at.cursor is not None
+        compose = self.statements.next_page if pages == 1 else partial(self.statements.next_pages, pages=pages)
+        text = self._composed(("next", started, limit, pages), lambda: compose(limit, started=started))
+        values = {**self._params, **self._upper, **cursor_values("c", at.cursor)}
+        found: list[_Bound] = []
+        for is_full, *texts, exact in self._execute(text, values).fetchall():
+            to = tuple(texts)
+            before = found[-1][1] if found else at.cursor
+            if not exact or to == before:
+                raise self._stuck(before, to)
+            found.append((is_full, to))
+        return found
+
+    def _stuck(self, before: tuple[str, ...] | None, to: tuple[str, ...]) -> CursorStuck:
+        table = self.statements.table
+        return CursorStuck(
+            f"The cursor of {table.qualified} does not advance: from {before} to {to}.",
+            fix="name another key: Rows(…, key=[…]), whose text form reads back as the same value",
+            meta={"key": list(table.key), "from": before, "to": to},
+        )
+
+    def blame(self, error: BaseException, at: Position) -> None:
+        """Note on an error which keys the batch behind a position covers, where its page was found."""
+        to = self._to if at.plan is None else at.plan.to
+        if to is not None:
+            place = BatchPlace(run_id="", index=at.index + 1, after=at.cursor, to=to)
+            error.add_note(place.shown())
+
+    def _composed(self, name: Any, compose: Callable[[], Any]) -> str:
+        if name not in self._texts:
+            self._texts[name] = compose().as_string(self.held.connection)
+        return self._texts[name]
+
+    def _execute(self, text: str, values: Mapping[str, Any]) -> Any:
+        return self.held.connection.cursor(row_factory=tuple_row).execute(text, values, prepare=True)
