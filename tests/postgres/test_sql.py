@@ -73,7 +73,7 @@ def test_whole_jobs_are_listed_in_the_record_s_order(store: str, name: str) -> N
 def test_steps_and_ledger_rows_are_listed_in_their_record_s_order() -> None:
     """S-086, S-162: a record cannot be filled from the wrong column."""
     step = [field.name for field in fields(Step)]
-    for name in ("get", "list", "put"):
+    for name in ("get", "list", "put", "sleep"):
         assert _columns(LAST_LIST.findall(load(f"{STORES}.steps")[name].text)[-1]) == step
     row = [field.name for field in fields(Backfill)][:28]
     for name in ("get", "list"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.memory import jsonb
-from rowsweep.queue.records import claim_of
+from rowsweep.queue.records import StepSleep, claim_of
 from rowsweep.queue.verdicts import Done, GiveBack
 from tests.queue.world import World, fresh_id, is_near, step_put
 
@@ -153,3 +154,38 @@ def test_a_requeued_job_keeps_its_steps(world: World) -> None:
     world.settle(job, Done())
     world.steering.requeue(job.id)
     assert [step.name for step in world.steps.list(job.run_id)] == ["one"]
+
+
+def test_a_sleep_begins_once_and_is_over_when_its_instant_has_passed(world: World) -> None:
+    """D-28: `wake_at` is stored by the first call; `done` once it passed on the database's clock."""
+    job = world.running()
+    asked = StepSleep(run_id=job.run_id, name="nap", seconds=60)
+    begun = world.steps.sleep(asked, claim_of(job))
+    assert (begun.kind, begun.status, begun.completed_at) == ("sleep", "waiting", None)
+    assert is_near(begun.wake_at, world.hands.now() + timedelta(seconds=60))
+    world.hands.pass_time(50)
+    again = world.steps.sleep(replace(asked, seconds=1), claim_of(job))
+    assert again.status == "waiting"
+    assert again.started_at < again.wake_at  # type: ignore[operator]
+    world.hands.pass_time(11)
+    over = world.steps.sleep(asked, claim_of(job))
+    assert over.status == "done"
+    assert is_near(over.completed_at, world.hands.now())
+    world.hands.pass_time(5)
+    later = world.steps.sleep(asked, claim_of(job))
+    assert is_near(later.completed_at, world.hands.now() - timedelta(seconds=5))
+
+
+def test_a_sleep_of_no_length_is_over_at_once(world: World) -> None:
+    """D-28."""
+    job = world.running()
+    assert world.steps.sleep(StepSleep(run_id=job.run_id, name="nap", seconds=0), claim_of(job)).status == "done"
+
+
+def test_a_superseded_run_begins_no_sleep(world: World) -> None:
+    """S-159."""
+    job = world.running()
+    stale = replace(claim_of(job), claim=job.claims + 1)
+    with pytest.raises(LeaseLost):
+        world.steps.sleep(StepSleep(run_id=job.run_id, name="nap", seconds=1), stale)
+    assert world.steps.list(job.run_id) == []

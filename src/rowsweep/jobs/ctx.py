@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from datetime import timedelta
     from uuid import UUID
 
     from rowsweep.jobs.json_form import Json
@@ -46,6 +47,13 @@ class Steps(Protocol):
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Answer the checkpoint of this name."""
+
+    def sleep(self, name: str, duration: str | timedelta) -> None:
+        """Go on after the duration, measured on the database's clock from when this step was first reached.
+
+        Until then the run is parked: it holds no thread, no connection and no attempt, and survives every restart.
+        What the body did before is replayed from its steps, so keep effects in `run`.
+        """
 
 
 class Ctx(Protocol):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         QueueStats,
         Step,
         StepPut,
+        StepSleep,
         SweepKind,
         SweepTotals,
         Wanted,
@@ -80,6 +81,12 @@ class StepStore(Protocol):
 
     def put(self, step: StepPut, claim: Claim) -> Step:
         """Write a step and lock the job row; LeaseLost, and nothing written, where the fence no longer fits."""
+
+    def sleep(self, step: StepSleep, claim: Claim) -> Step:
+        """Store the sleep's `wake_at`, once, and say whether that has passed: `done`, else `waiting`.
+
+        Fenced as `put` is. The database's clock decides.
+        """
 
     def delete(self, run_id: UUID, name: str) -> bool:
         """Remove one step; False where there was none."""

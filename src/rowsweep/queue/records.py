@@ -61,6 +61,7 @@ __all__ = [
     "Step",
     "StepKind",
     "StepPut",
+    "StepSleep",
     "StepStatus",
     "StopReason",
     "SweepKind",
@@ -223,6 +224,15 @@ class StepPut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepSleep:
+    """Ask under a claim whether a sleep is over; asked for the first time, it begins."""
+
+    run_id: UUID
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewBackfill:
     """Open a ledger row; `status` is `running`, the counts are zero."""
 
@@ -259,6 +269,7 @@ class BatchClose:
     `expected` is the checkpoint the batch started from (None: none stored yet), so the same claim cannot commit
     one batch twice. `marker` is the transaction-local setting `rowsweep.batch` the batch was begun with: it is
     gone when the handler ended the transaction. `totals=None` stores the checkpoint and leaves the ledger's figures.
+    `restarts` asks to count attempts anew; a run in its first attempt, or that has closed a batch in this one, need not.
     """
 
     claim: Claim
@@ -269,6 +280,7 @@ class BatchClose:
     totals: SweepTotals | None
     marker: str | None = None
     checksum: str | None = None
+    restarts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

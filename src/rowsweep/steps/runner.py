@@ -12,9 +12,11 @@ from rowsweep.queue.records import StepPut
 from rowsweep.steps.checkpoint import MovingStep
 from rowsweep.steps.output import output_form, restore
 from rowsweep.steps.trace import StepTrace
+from rowsweep.steps.waits import sleep
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import timedelta
     from uuid import UUID
 
     from rowsweep.queue.contract import Driver, StepStore
@@ -75,6 +77,10 @@ class StepRunner:
             known = self._checkpoints[name] = MovingStep(self, name, self.stored(name, "checkpoint"))
         return known
 
+    def sleep(self, name: str, duration: str | timedelta) -> None:
+        """Leave until the duration has passed since this step was first reached, then go on; parked meanwhile."""
+        sleep(self, name, duration)
+
     def suspend(self, request: Suspend) -> NoReturn:
         """Remember that the run asked to leave, then leave: a body that swallows it is asked again at its next step."""
         self.suspension = self.suspension or request
@@ -92,7 +98,11 @@ class StepRunner:
         self._refuse_when_ended()
 
     def put(self, step: StepPut, *, tx: Any = None) -> None:
-        """Write a step under the claim: the only way a run writes one.
+        """Write a step under the claim."""
+        self.write(lambda steps: steps.put(step, self.claim), tx=tx)
+
+    def write(self, send: Callable[[StepStore], Step], *, tx: Any = None) -> Step:
+        """Send a fenced write of a step: the only way a run writes one.
 
         An aborted run writes nothing, except that one cut off by a drain may still record what it finished.
         """
@@ -100,7 +110,7 @@ class StepRunner:
         if self._signal.aborted and not isinstance(self._signal.reason, Draining):
             raise Interrupted(self._signal.reason)
         try:
-            self._steps(tx).put(step, self.claim)
+            return send(self._steps(tx))
         except LeaseLost as error:
             self.lost = error
             raise

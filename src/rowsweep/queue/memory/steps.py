@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rowsweep.queue.memory import jsonb
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Claim, StepPut
+    from rowsweep.queue.records import Claim, StepPut, StepSleep
 
 
 class MemorySteps:
@@ -44,6 +46,19 @@ class MemorySteps:
         return step_answer(write_step(self._state, step, self._state.now()))
 
     @locked
+    def sleep(self, step: StepSleep, claim: Claim) -> Step:
+        """Store the sleep's instant, once, and say whether it has passed."""
+        if self._state.held(claim) is None:
+            raise lease_lost(claim)
+        now = self._state.now()
+        row = self._state.steps.get((step.run_id, step.name)) or _begun(step, now)
+        is_over = row.wake_at is not None and row.wake_at <= now
+        if is_over and row.completed_at is None:
+            row = replace(row, status="done", completed_at=now)
+        self._state.steps[step.run_id, step.name] = row
+        return step_answer(row)
+
+    @locked
     def delete(self, run_id: UUID, name: str) -> bool:
         """Remove one step."""
         return self._state.steps.pop((run_id, name), None) is not None
@@ -52,6 +67,21 @@ class MemorySteps:
     def guard(self, claim: Claim) -> bool:
         """Say whether the job still stands under this claim; a transaction's lock keeps it so until its end."""
         return self._state.held(claim) is not None
+
+
+def _begun(sleep: StepSleep, now: datetime) -> Step:
+    return Step(
+        run_id=sleep.run_id,
+        name=sleep.name,
+        kind="sleep",
+        status="waiting",
+        output=None,
+        attempts=0,
+        error=None,
+        started_at=now,
+        completed_at=None,
+        wake_at=now + timedelta(seconds=sleep.seconds),
+    )
 
 
 def write_step(state: State, put: StepPut, now: datetime) -> Step:

@@ -76,7 +76,9 @@ class Executor:
             return self._loop.run(answer, flight.signal) if inspect.isawaitable(answer) else answer
 
     def _report(self, flight: Flight, runner: StepRunner, ending: Ending, duration_ms: int) -> Execution:
-        delay = ending.delay_seconds
+        delay, resume_at = ending.delay_seconds, ending.resume_at
+        if resume_at is None and delay is not None:
+            resume_at = self._clock.now() + timedelta(seconds=delay)
         return Execution(
             outcome=ending.outcome,
             job_id=flight.job.id,
@@ -84,7 +86,7 @@ class Executor:
             attempt=flight.job.attempt,
             duration_ms=duration_ms,
             error=ending.error,
-            resume_at=None if delay is None else self._clock.now() + timedelta(seconds=delay),
+            resume_at=resume_at,
             steps=runner.trace.steps,
             replayed=runner.trace.replayed,
         )

@@ -37,3 +37,4 @@ class Ending:
     verdict: Verdict | None
     error: BaseException | None = None
     delay_seconds: float | None = None
+    resume_at: datetime | None = None

@@ -83,7 +83,7 @@ def is_rate_limited(ending: Ending) -> bool:
 
 def _suspended(request: Suspend) -> Ending:
     verdict = Park(wake_at=request.wake_at, delay_seconds=request.delay_seconds, pausing=request.reason == "pause")
-    return Ending(outcome="suspended", verdict=verdict, delay_seconds=request.delay_seconds)
+    return Ending(outcome="suspended", verdict=verdict, delay_seconds=request.delay_seconds, resume_at=request.wake_at)
 
 
 def _found_gone(flight: Flight, error: BaseException | None) -> RowsweepError | None:

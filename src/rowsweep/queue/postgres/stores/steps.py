@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import Claim, Step, StepPut
+    from rowsweep.queue.records import Claim, Step, StepPut, StepSleep
 
 _SQL = load(__name__)
 
@@ -40,7 +40,6 @@ class PostgresSteps:
     def put(self, step: StepPut, claim: Claim) -> Step:
         """Write a step and lock the job row, or raise LeaseLost with nothing written."""
         values = {
-            **claim_values(claim),
             "run_id": step.run_id,
             "name": step.name,
             "kind": step.kind,
@@ -48,10 +47,12 @@ class PostgresSteps:
             "output": None if step.output is None else json_text(step.output),
             "error": step.error,
         }
-        rows = self._session.rows(_SQL["put"], values)
-        if not rows:
-            raise lease_lost(claim)
-        return records.step(rows[0])
+        return self._fenced("put", values, claim)
+
+    def sleep(self, step: StepSleep, claim: Claim) -> Step:
+        """Store the sleep's instant, once, and say whether it has passed."""
+        values = {"run_id": step.run_id, "name": step.name, "seconds": float(step.seconds)}
+        return self._fenced("sleep", values, claim)
 
     def delete(self, run_id: UUID, name: str) -> bool:
         """Remove one step."""
@@ -60,6 +61,12 @@ class PostgresSteps:
     def guard(self, claim: Claim) -> bool:
         """Lock the job row until the transaction ends and say whether it still stands under this claim."""
         return bool(self._session.rows(_SQL["guard"], claim_values(claim)))
+
+    def _fenced(self, statement: str, values: dict[str, object], claim: Claim) -> Step:
+        rows = self._session.rows(_SQL[statement], {**claim_values(claim), **values})
+        if not rows:
+            raise lease_lost(claim)
+        return records.step(rows[0])
 
 
 def lease_lost(claim: Claim) -> LeaseLost:
