@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -311,9 +312,12 @@ def _start_embedded(folder: str | Path | None) -> EmbeddedServer:
     from rowsweep.embedded import EmbeddedUnavailable, start
 
     try:
-        return start(None if folder is None else Path(folder))
+        server = start(None if folder is None else Path(folder))
     except EmbeddedUnavailable as error:
         raise DriverUnavailable(error.cause, fix=error.fix) from error
+    # The app leaves it behind its own drain; this hook was registered last, so at exit it would run first.
+    atexit.unregister(server.leave)
+    return server
 
 
 def _postgres_driver(address: str, *, schema: str | None, pooler: bool, embedded: bool) -> PostgresDriver:

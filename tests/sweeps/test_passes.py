@@ -198,7 +198,6 @@ def test_attempts_start_anew_when_the_checkpoint_moved(field: Field) -> None:
     assert field.row(again).rows == 8
 
 
-@pytest.mark.xfail(reason="the verdict of an attempt goes by the count that the job was claimed with")
 def test_a_moved_checkpoint_saves_the_last_attempt(field: Field) -> None:
     """N-017: also within the attempt that is the last by its count."""
     counted(field, 12)

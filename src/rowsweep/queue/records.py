@@ -269,7 +269,7 @@ class BatchClose:
     `expected` is the checkpoint the batch started from (None: none stored yet), so the same claim cannot commit
     one batch twice. `marker` is the transaction-local setting `rowsweep.batch` the batch was begun with: it is
     gone when the handler ended the transaction. `totals=None` stores the checkpoint and leaves the ledger's figures.
-    `restarts` asks to count attempts anew; a run in its first attempt, or that has closed a batch in this one, need not.
+    `restarts` asks to count attempts anew; one in its first attempt, or that has closed a batch in this one, need not.
     """
 
     claim: Claim

@@ -28,7 +28,7 @@ class StepRunner:
     """Run, store and replay the steps of one execution.
 
     It also remembers what decides how the execution ended, whatever its body made of it: a suspension that was asked
-    for, and a fence that did not hold.
+    for, a fence that did not hold, and progress for which the job counts its attempts anew.
     """
 
     def __init__(self, *, driver: Driver, claim: Claim, run_id: UUID, signal: RunSignal) -> None:
@@ -37,6 +37,7 @@ class StepRunner:
         self.trace = StepTrace()
         self.suspension: Suspend | None = None
         self.lost: LeaseLost | None = None
+        self.has_restarted = False
         self._driver = driver
         self._signal = signal
         self._ended = False

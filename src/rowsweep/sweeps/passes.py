@@ -70,6 +70,7 @@ class Pass:
         self._patience = Patience()
         self._options: Mapping[str, Any] = {}
         self._waiting_for: str | None = None
+        self._restarts = ctx.record.attempt > 1
 
     def run(self) -> dict[str, Any]:
         """Sweep to the end and answer the totals.
@@ -127,7 +128,7 @@ class Pass:
     def _work_for(self, setup: Setup) -> PageWork:
         spec, ctx = self._sweep.spec, self._ctx
         finder = self._finder = PageFinder(self._held, setup.statements(spec), setup.params or {}, setup.upper)
-        closer = Closer(ctx=ctx, held=self._held, totals=self._progress.totals)
+        closer = Closer(ctx=ctx, held=self._held, totals=self._progress.totals, restarts=lambda: self._restarts)
         if spec.assignments is not None:
             return SetWork(finder=finder, closer=closer, assignments=spec.assignments)
         assert spec.handler is not None  # noqa: S101 - the declaration has one or the other
@@ -156,6 +157,8 @@ class Pass:
     def _sweep_pages(self, row: Backfill) -> None:
         self._at = as_checkpoint(self._ctx.step.checkpoint(PAGES_STEP).get(), PAGES_STEP)
         self._stored = self._at.index >= 0 or self._at.cursor is not None or self._at.plan is not None or self._at.ended
+        if self._setup.is_over_nothing:
+            self._at = self._at.finished()
         self._size = BatchSize(self._batch_rows(), adapt=self._sweep.spec.adapt)
         pacer = self._pacer()
         wanted: Wanted | None = row.wanted
@@ -250,6 +253,8 @@ class Pass:
 
     def _committed(self, done: BatchDone, rows: int, milliseconds: float) -> None:
         self._waiting_for = None
+        if self._restarts:
+            self._restarts, self._ctx.runner.has_restarted = False, True
         emit(
             "sweeps.batch",
             sweep=self._sweep.name,
@@ -330,6 +335,8 @@ class Pass:
         setup, spec = self._setup, self._sweep.spec
         if spec.rows.where is None or setup.estimate_source != "count":
             return None
+        if setup.is_over_nothing:
+            return 0
         values = {**(setup.params or {}), **cursor_values("u", setup.upper)}
         with self._held.transaction():
             return count_rows(self._held.connection, setup.statements(spec), values)

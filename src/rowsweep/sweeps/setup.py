@@ -43,6 +43,11 @@ class Setup:
         """Answer the statements of the sweep over this table."""
         return statements_for(self.table, spec, bounded=self.upper is not None)
 
+    @property
+    def is_over_nothing(self) -> bool:
+        """Whether it is bounded by the highest key there was, and there was none."""
+        return self.upper is None and self.source.get("until") == "start"
+
     def as_json(self) -> Json:
         """Answer the step's stored value."""
         return {

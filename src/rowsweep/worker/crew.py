@@ -162,7 +162,7 @@ class Crew:
         except BaseException as error:  # noqa: BLE001 - a fault of ours fails the attempt, and ends no run thread
             emit("jobs.worker.tick-failed", worker_id=self.id, queue=flight.job.queue, error=error)
             flight.end()
-            ending = failed(flight, error, chance=random.random())
+            ending = failed(flight, error, attempt=flight.job.attempt, chance=random.random())
         if ending is None:
             return
         if ending.verdict is None:

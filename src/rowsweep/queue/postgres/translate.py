@@ -103,7 +103,7 @@ def translated(error: psycopg.Error, place: str) -> RowsweepError | None:
     if isinstance(error, pg.QueryCanceled):
         return TimedOut(
             f"a statement on {place} was cancelled: {_primary(error)}",
-            fix="look for what holds it up: select * from pg_stat_activity where wait_event_type = 'Lock'",
+            fix="look for what holds it up: select pid, query from pg_stat_activity where wait_event_type = 'Lock'",
             meta={"place": place, "sqlstate": error.sqlstate},
         )
     if isinstance(error, (psycopg.DataError, psycopg.IntegrityError)):

@@ -54,7 +54,8 @@ class BatchConnection:
     ) -> None:
         self._driver = driver
         self._signal = signal
-        lasts = not runs_handlers and not getattr(driver, "pooler", False)
+        self._is_pooled = bool(getattr(driver, "pooler", False))
+        lasts = not runs_handlers and not self._is_pooled
         of_session = {name: value for name, value in settings.items() if lasts and not name.startswith("rowsweep.")}
         of_batch = {name: value for name, value in settings.items() if name not in of_session}
         self._once = "; ".join(_set("session", {**of_session, **_PLANNED_ONCE})) if lasts else None
@@ -100,6 +101,8 @@ class BatchConnection:
         Raises CommitUnknown where the connection broke during the commit.
         """
         connection = self.connection
+        if self._is_pooled:
+            self.stage = None  # the next transaction may run on another session, which has no such table
         marker = secrets.token_hex(8)
         connection.execute(f"{self._begin}; set local {MARKER} = '{marker}'", prepare=False)
         connection.batch_open = True

@@ -68,6 +68,13 @@ class CopyReader:
             self._frame = as_frame(self._read_table(), self._forms())
         return self._frame
 
+    @property
+    def height(self) -> int | None:
+        """How many rows were read; None where none were asked for."""
+        if self._dicts is not None:
+            return len(self._dicts)
+        return None if self._table is None else int(self._table.num_rows)
+
     def keys(self) -> pl.DataFrame | None:
         """Answer the keys of the page that was read as a frame; None where it was not."""
         import polars as pl

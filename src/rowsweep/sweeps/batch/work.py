@@ -38,11 +38,16 @@ class BatchDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closer:
-    """Close batches for one run: fence, checkpoint and ledger in the batch's last statement."""
+    """Close batches for one run: fence, checkpoint and ledger in the batch's last statement.
+
+    `restarts` says whether the job has to count its attempts anew: it was tried before, and no batch of this attempt
+    is committed yet.
+    """
 
     ctx: RunCtx
     held: BatchConnection
     totals: Callable[[Position], SweepTotals]
+    restarts: Callable[[], bool]
 
     def close(self, before: Position, after: Position, marker: str, *, stored: bool) -> BatchClosed:
         """Store `after` where `before` was stored; raises, so that the batch rolls back, where it may not commit."""
@@ -59,6 +64,7 @@ class Closer:
                 value=after.as_json(),
                 totals=self.totals(after) if is_batch else None,
                 marker=marker,
+                restarts=self.restarts(),
             )
         )
         if not closed.open:
@@ -165,18 +171,22 @@ class AtomicWork:
             page = finder.counted(at, limit, lock=True)
             after = at.finished()
             if page is not None:
-                written = self.run(at, page) if page.rows else 0
-                after = at.moved(page.to, rows=page.rows, written=written)
+                rows, written = self.run(at, page) if page.rows else (0, 0)
+                after = at.moved(page.to, rows=rows, written=written)
             closed = self.closer.close(at, after, marker, stored=stored)
         return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
-    def run(self, at: Position, page: Page) -> int:
-        """Run the handler over a found page and write back; answer how many rows changed."""
+    def run(self, at: Position, page: Page) -> tuple[int, int]:
+        """Run the handler over a found page and write back; answer how many rows it had, and how many changed.
+
+        A row that came into the page's range since it was counted is among those read.
+        """
         call = self.call
         reader = call.reader(at, page.to, lock=True)
         value = call.handler(call.batch(at, page.to, reader))
         check_transaction(call.finder.held.connection)
-        return call.write(value, at, page.to, reader)
+        written = call.write(value, at, page.to, reader)
+        return page.rows if reader.height is None else reader.height, written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import ClientCursor
 
-from rowsweep.errors import InvalidFrame
+from rowsweep.errors import InvalidFrame, InvalidSweepSql
 from rowsweep.sweeps.batch.returned import (
     as_returned_frame,
     check_columns,
@@ -73,8 +73,16 @@ def _stage(held: BatchConnection, statements: Statements, names: Sequence[str]) 
     connection = held.connection
     if held.stage == tuple(names):
         return
-    connection.execute(f"drop table if exists pg_temp.{STAGE}")
-    connection.execute(statements.create_stage(names), {})
+    try:
+        connection.execute(f"drop table if exists pg_temp.{STAGE}")
+        connection.execute(statements.create_stage(names), {})
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise InvalidSweepSql(
+            "A returned frame travels through a temporary table, which this role may not make: "
+            f"{error.diag.message_primary}",
+            fix="grant temporary on database … to …",
+            meta={"sqlstate": error.sqlstate},
+        ) from error
     held.stage = tuple(names)
 
 

@@ -40,13 +40,14 @@ def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseExce
         return Ending(outcome="completed", verdict=Done(result=result_form(flight.job, result)))
     if _is_drained(error, flight.signal):
         return Ending(outcome="interrupted", verdict=GiveBack(), error=error)
-    return failed(flight, _underlying(error), chance=chance)
+    attempt = 1 if runner.has_restarted else flight.job.attempt
+    return failed(flight, _underlying(error), attempt=attempt, chance=chance)
 
 
-def failed(flight: Flight, error: BaseException, *, chance: float) -> Ending:
+def failed(flight: Flight, error: BaseException, *, attempt: int, chance: float) -> Ending:
     """Decide what follows a failed attempt, by the job's own policy."""
     job, policy = flight.job, flight.handle.retry
-    decision = decide(error, attempt=job.attempt, max_attempts=job.max_attempts, policy=policy, chance=chance)
+    decision = decide(error, attempt=attempt, max_attempts=job.max_attempts, policy=policy, chance=chance)
     if not isinstance(decision, Again):
         return _stopped(flight, error, decision)
     failure = failure_for_row(error)

@@ -137,7 +137,8 @@ class MemoryLedger:
         write_step(state, put, state.now())
         if close.totals is None:
             return
-        state.write(replace(job, attempt=min(job.attempt, 1)))
+        if close.restarts:
+            state.write(replace(job, attempt=min(job.attempt, 1)))
         columns = _figures(close.totals) | {"waiting_for": None}
         if close.checksum is not None:
             columns["checksum"] = close.checksum

@@ -69,7 +69,9 @@ class PostgresLedger:
             "moves": close.totals is not None,
             **_figures(close.totals),
         }
-        is_open, held, expected, wanted, options = self._session.rows(_SQL["progress"], values)[0]
+        is_plain = close.expected is not None and close.totals is not None and not close.restarts
+        name = "move" if is_plain and close.marker is not None and close.checksum is None else "progress"
+        is_open, held, expected, wanted, options = self._session.rows(_SQL[name], values)[0]
         return BatchClosed(open=is_open, held=held, expected=expected, wanted=wanted, options=options)
 
     def describe(

@@ -70,6 +70,37 @@ select %(marker)s::text is null or coalesce(current_setting('rowsweep.batch', tr
 from (values (1)) one (n)
 left join shown s on true;
 
+-- name: move
+-- What `progress` does for all but the first batch of an attempt, without the parts that only that one needs: these
+-- statements are sent thousands of times, and each part costs even where it does nothing.
+with job as materialized (
+  select j.id
+  from /* schema */x_jobs j
+  where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
+    and current_setting('rowsweep.batch', true) = %(marker)s::text
+  for no key update
+),
+step as (
+  update /* schema */x_job_steps t
+  set output = %(value)s::jsonb, completed_at = clock_timestamp()
+  from job
+  where t.run_id = %(run_id)s::uuid and t.name = %(step)s::text and t.output = %(expected)s::jsonb
+  returning t.run_id
+),
+ledger as (
+  update /* schema */x_backfills b
+  set rows = %(rows)s::bigint, written = %(written)s::bigint, batches = %(batches)s::bigint,
+      cursor = %(cursor)s::jsonb, active_seconds = %(active_seconds)s::double precision,
+      samples = coalesce(%(samples)s::jsonb, b.samples), waiting_for = null, updated_at = now()
+  from step s
+  where b.run_id = s.run_id
+  returning b.wanted, b.options
+)
+select coalesce(current_setting('rowsweep.batch', true) = %(marker)s::text, false),
+       exists (select from job), exists (select from step), l.wanted, l.options
+from (values (1)) one (n)
+left join ledger l on true;
+
 -- name: describe
 with job as materialized (
   select j.id
