@@ -16,7 +16,10 @@ from rowsweep.queue.postgres.sql import Statement, load, render
 
 STORES = "rowsweep.queue.postgres.stores"
 MODULES = (
-    *(f"{STORES}.{store}" for store in ("jobs", "steps", "ledger", "inspection", "steering", "workers")),
+    *(
+        f"{STORES}.{store}"
+        for store in ("jobs", "steps", "ledger", "inspection", "steering", "workers", "holds.slots", "holds.pauses")
+    ),
     "rowsweep.queue.postgres.place",
     "rowsweep.queue.postgres.install",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.records import ClaimOptions, Job, StepPut, claim_of
+from rowsweep.queue.records import Claim, ClaimOptions, Job, StepPut, claim_of
 from rowsweep.queue.verdicts import Bury, Done, Park, Settlement
 from tests.queue.world import ERROR, batch_close, new_backfill, new_job
 
@@ -171,6 +172,21 @@ def test_the_settle_that_waited_for_the_ledger_row_sees_the_resume(driver: Postg
     assert row.status == "running"
     (due,) = other.execute("select run_at <= now() from x_jobs").fetchall()
     assert due == (True,)
+
+
+def test_a_slot_is_not_taken_from_a_holder_inside_a_fenced_transaction(driver: PostgresDriver, other: Other) -> None:
+    """S-332, N-117: what it writes there is still under its slot; then the slot goes, and its claim with it."""
+    (job,) = take(driver, 1)
+    slots = driver.control().slots
+    assert slots is not None
+    claim = Claim(job_id=uuid.uuid4(), worker_id="w2", claim=1)
+    assert slots.acquire("job:mail", limit=1, ttl_seconds=30, claim=claim_of(job)) is not None
+    other.execute("update x_job_leases set expires_at = now() - interval '1 second'")
+    with driver.transaction() as tx:
+        assert tx.stores.steps.guard(claim_of(job)) is True
+        assert slots.acquire("job:mail", limit=1, ttl_seconds=30, claim=claim) is None
+    assert slots.acquire("job:mail", limit=1, ttl_seconds=30, claim=claim) is not None
+    assert driver.stores().steps.guard(claim_of(job)) is False
 
 
 def test_settles_and_renewals_of_the_same_rows_never_deadlock(driver: PostgresDriver) -> None:

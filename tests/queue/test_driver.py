@@ -25,6 +25,7 @@ def test_every_store_is_there(world: World) -> None:
     with world.driver.transaction() as tx:
         for stores in (world.driver.stores(), world.driver.control(), tx.stores):
             assert None not in (stores.ledger, stores.inspection, stores.steering, stores.workers)
+            assert None not in (stores.slots, stores.pauses)
 
 
 def test_control_reaches_the_same_rows(world: World) -> None:

@@ -20,6 +20,7 @@ from rowsweep.queue.contract import (
     Transaction,
     WorkerStore,
 )
+from rowsweep.queue.holds import PauseStore, SlotStore
 from rowsweep.queue.records import (
     Backfill,
     BatchClose,
@@ -89,6 +90,14 @@ class World:
     @property
     def workers(self) -> WorkerStore:
         return _present(self.driver.stores().workers)
+
+    @property
+    def slots(self) -> SlotStore:
+        return _present(self.driver.stores().slots)
+
+    @property
+    def pauses(self) -> PauseStore:
+        return _present(self.driver.stores().pauses)
 
     def enqueue(self, name: str = "mail", **changes: Any) -> UUID:
         """Insert one job and answer the id that stands for it."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from rowsweep.queue.holds import PauseStore, SlotStore
     from rowsweep.queue.records import (
         Backfill,
         BackfillStatus,
@@ -199,6 +200,8 @@ class Stores:
     inspection: InspectionStore | None = None
     steering: SteeringStore | None = None
     workers: WorkerStore | None = None
+    slots: SlotStore | None = None
+    pauses: PauseStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,8 @@ def claim_pass(state: State, options: ClaimOptions) -> ClaimPass:
     if limit == 0:
         return ClaimPass(jobs=[])
     now = state.now()
-    rows = [job for job in state.live_jobs() if job.queue == queue and job.name in options.names]
+    mine = (job for job in state.live_jobs() if job.queue == queue and job.name in options.names)
+    rows = [job for job in mine if not state.is_paused(job)]
     lapsed = sorted((job for job in rows if is_lapsed(job, now)), key=lambda job: job.id)
     found = lapsed[:limit] if options.lapsed else []
     buried = [_bury(state, job, options, now) for job in found if is_final_attempt(job)]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rowsweep.clock import SystemClock
 from rowsweep.errors import NotImplementedByDriver
 from rowsweep.queue.contract import Stores, Transaction
+from rowsweep.queue.memory.holds.pauses import MemoryPauses
+from rowsweep.queue.memory.holds.slots import MemorySlots
 from rowsweep.queue.memory.inspection import MemoryInspection
 from rowsweep.queue.memory.jobs import MemoryJobs
 from rowsweep.queue.memory.ledger.store import MemoryLedger
@@ -102,4 +104,6 @@ def _stores_over(state: State) -> Stores:
         inspection=MemoryInspection(state),
         steering=MemorySteering(state),
         workers=MemoryWorkers(state),
+        slots=MemorySlots(state),
+        pauses=MemoryPauses(state),
     )

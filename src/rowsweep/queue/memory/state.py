@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.clock import Clock
+    from rowsweep.queue.holds import Pause, SlotHolder
     from rowsweep.queue.records import Backfill, Claim, Job, Step, WorkerInfo
 
 _BACKFILL_JSON: Final = ("cursor", "samples", "shards", "input", "options", "rejected")
@@ -49,6 +50,8 @@ class State:
     steps: dict[tuple[UUID, str], Step] = field(default_factory=dict)
     ledger: dict[UUID, Backfill] = field(default_factory=dict)
     workers: dict[str, WorkerRow] = field(default_factory=dict)
+    slots: dict[tuple[str, int], SlotHolder] = field(default_factory=dict)
+    pauses: dict[tuple[str | None, str | None], Pause] = field(default_factory=dict)
 
     def now(self) -> datetime:
         """Answer the clock's now: what "the database's now" is here."""
@@ -94,13 +97,17 @@ class State:
         """Answer the rows that are not finished."""
         return [self.jobs[job_id] for job_id in self.live.values()]
 
+    def is_paused(self, job: Job) -> bool:
+        """Say whether a pause of its queue, of its name, or of both holds a job."""
+        return bool(self.pauses.keys() & {(job.queue, None), (None, job.name), (job.queue, job.name)})
+
     def jobs_of(self, run_id: UUID) -> list[Job]:
         """Answer a run's jobs, the first one first."""
         mine = (job for job in self.jobs.values() if job.run_id == run_id)
         return sorted(mine, key=lambda job: (job.created_at, job.id))
 
     def _tables(self) -> tuple[dict[Any, Any], ...]:
-        return self.jobs, self.live, self.steps, self.ledger, self.workers
+        return self.jobs, self.live, self.steps, self.ledger, self.workers, self.slots, self.pauses
 
 
 def key_of(job: Job) -> Key:

@@ -32,7 +32,8 @@ class MemoryWorkers:
         if announce is not None:
             expires_at = now + timedelta(seconds=EXPIRES_SECONDS)
             state.workers[announce.id] = WorkerRow(announce, seen_at=now, expires_at=expires_at)
-        mine = [job for job in state.live_jobs() if job.queue in queues and job.name in names]
+        waiting = (job for job in state.live_jobs() if job.queue in queues and job.name in names)
+        mine = [job for job in waiting if not state.is_paused(job)]
         due = {job.queue for job in mine if is_due(job, now) or is_lapsed(job, now)}
         later = (job.run_at for job in mine if job.state in WAITING_STATES and job.run_at > now)
         next_run_at = min(later, default=None)

@@ -15,6 +15,8 @@ from rowsweep.queue.postgres.connections import Connections
 from rowsweep.queue.postgres.place import Place
 from rowsweep.queue.postgres.pools import Pools
 from rowsweep.queue.postgres.session import JoinedSession, PooledSession, opened
+from rowsweep.queue.postgres.stores.holds.pauses import PostgresPauses
+from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
 from rowsweep.queue.postgres.stores.ledger import PostgresLedger
@@ -137,6 +139,8 @@ def _stores_over(session: Session) -> Stores:
         inspection=PostgresInspection(session),
         steering=PostgresSteering(session),
         workers=PostgresWorkers(session),
+        slots=PostgresSlots(session),
+        pauses=PostgresPauses(session),
     )
 
 

@@ -1,0 +1,1 @@
+"""What holds work back, in memory: slots under caps, and pauses."""

@@ -1,0 +1,1 @@
+"""What holds work back, on Postgres: slots under caps, and pauses."""
