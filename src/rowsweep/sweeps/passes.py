@@ -70,6 +70,7 @@ class Pass:
         self._patience = Patience()
         self._options: Mapping[str, Any] = {}
         self._waiting_for: str | None = None
+        self._planned_full = False
         self._restarts = ctx.record.attempt > 1
 
     def run(self) -> dict[str, Any]:
@@ -188,7 +189,8 @@ class Pass:
                 milliseconds = (real_monotonic() - started) * 1000
                 self._patience.succeeded()
                 if done.at.plan is None:
-                    self._size.completed(is_full=done.is_full, duration_ms=milliseconds)
+                    self._size.completed(is_full=done.is_full or self._planned_full, duration_ms=milliseconds)
+                self._planned_full = done.at.plan is not None and done.is_full
                 return done, milliseconds
 
     def _recover(self, error: Exception) -> None:
