@@ -11,6 +11,7 @@ from rowsweep.jobs.declare import job
 from rowsweep.jobs.handle import JobHandle
 from rowsweep.jobs.request import EnqueueOptions, EnqueueResult
 from rowsweep.jobs.retry import Retry
+from rowsweep.jobs.tasks.declare import task
 from rowsweep.lifecycle import configure_lifecycle
 from rowsweep.sweeps.declare import Sweep, backfill
 from rowsweep.sweeps.keyset.rows import Rows
@@ -28,7 +29,8 @@ __version__ = "0.1.0"
 __all__ = [
     "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "JobHandle", "MemoryDriver", "PostgresDriver", "Retry",
     "Rows", "RowsweepError", "Run", "Snapshot", "Sweep", "Worker", "attach", "backfill", "configure_lifecycle",
-    "connect", "current", "install", "job", "ledger", "runs", "transaction", "work",
+    "connect", "current", "install", "job", "ledger", "runs", "task", "transaction",
+    "work",
 ]  # fmt: skip
 
 _LATE = {
