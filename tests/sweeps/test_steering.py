@@ -1,0 +1,240 @@
+"""Pause, resume and cancel from any process; a drain stops behind the batch in flight."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import polars as pl
+import pytest
+
+import rowsweep as rs
+from rowsweep.clock import real_monotonic
+from rowsweep.errors import NotCancellable, SweepCancelled, SweepFailed, SweepNotLive
+from rowsweep.lifecycle import Lifecycle
+from rowsweep.sweeps import passes
+from tests.sweeps.field import NOW, Background, Field, fields_of, until, wait_for
+
+
+class Gate:
+    """A handler that waits at one batch until it is let go, and counts what it sweeps."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.reached = threading.Event()
+        self.open = threading.Event()
+
+    def __call__(self, batch: rs.Batch) -> pl.DataFrame:
+        answer = batch.frame.select("id", hits=pl.col("hits") + 1)
+        if batch.index == self.at and not self.open.is_set():
+            self.reached.set()
+            wait_for(self.open)
+        return answer
+
+
+def counting(batch: rs.Batch) -> pl.DataFrame:
+    return batch.frame.select("id", hits=pl.col("hits") + 1)
+
+
+def declared(field: Field, handler: Any = counting, rows: int = 20, **options: Any) -> Any:
+    """Make `orders` with a counter, and declare a sweep over it."""
+    field.orders(rows, more=", hits int not null default 0")
+    return rs.backfill("count", handler, rows=rs.Rows("orders"), batch_rows=4, adapt=False, **options)
+
+
+def hits(field: Field) -> list[tuple[int, int]]:
+    """Answer how many rows were swept how often."""
+    return [(times, rows) for times, rows in field.sql("select hits, count(*) from orders group by 1 order by 1")]
+
+
+def test_a_pause_finishes_the_batch_in_flight_and_parks_the_run(field: Field, caplog: pytest.LogCaptureFixture) -> None:
+    """N-079, N-080: uncounted, thread free, no lease; resume makes it due and it goes on behind its cursor."""
+    caplog.set_level(logging.INFO, "rowsweep")
+    gate = Gate(1)
+    run = declared(field, gate).launch()
+    sweeping = Background(field.tick)
+    wait_for(gate.reached)
+    elsewhere = rs.attach(run.run_id)
+    assert elsewhere.pause("on call").words == "pausing"
+    assert elsewhere.pause().words == "pausing"
+    gate.open.set()
+    assert sweeping.result().outcome == "suspended"
+    row, job = field.row(run), field.job(run)
+    assert (row.status, row.rows, row.wanted, job.state, job.attempt) == ("paused", 8, "pause", "suspended", 0)
+    assert job.claimed_by is None
+    assert fields_of(caplog.records, "sweeps.paused")
+    assert field.worker().tick() == []
+    resumed = elsewhere.resume()
+    assert resumed.status == "running"
+    assert field.tick().outcome == "completed"
+    assert hits(field) == [(1, 20)]
+    assert run.wait(timeout="1s")["batches"] == 5
+
+
+def test_a_run_that_nobody_works_is_paused_and_cancelled_at_once(field: Field) -> None:
+    """N-080, N-081: settled in SQL, without a worker."""
+    sweep = declared(field)
+    run = sweep.launch()
+    assert run.pause().status == "paused"
+    assert field.job(run).state == "suspended"
+    assert field.worker().tick() == []
+    assert run.resume().status == "running"
+    assert run.cancel("not today").status == "cancelled"
+    assert (field.job(run).state, field.row(run).last_error) == ("cancelled", "not today")
+    with pytest.raises(SweepCancelled, match="not today"):
+        run.wait(timeout="1s")
+    assert field.worker().tick() == []
+    assert hits(field) == [(0, 20)]
+
+
+def test_a_wish_is_felt_within_a_second_while_a_page_is_being_made(field: Field) -> None:
+    """N-079, N-081: the statement in flight is cancelled through libpq, its batch rolls back, no half batch."""
+
+    def sleeping(batch: rs.Batch) -> pl.DataFrame:
+        if batch.index == 2:
+            batch.execute("update orders set hits = 99 where id = 9")
+            inside.set()
+            batch.execute("select pg_sleep(60)")
+        return counting(batch)
+
+    inside = threading.Event()
+    run = declared(field, sleeping, statement_timeout="90s").launch()
+    sweeping = Background(field.tick)
+    wait_for(inside)
+    began = time.monotonic()
+    assert run.cancel().status == "cancelled"
+    assert sweeping.result(10).outcome == "interrupted"
+    assert time.monotonic() - began < 5
+    assert hits(field) == [(0, 12), (1, 8)]
+    row, job = field.row(run), field.job(run)
+    assert (row.status, row.rows, job.state) == ("cancelled", 8, "cancelled")
+    until(lambda: field.one("select count(*) from pg_stat_activity where query like '%pg_sleep(60)' "
+                            "and state = 'active'") == 0, "the statement ends")  # fmt: skip
+
+
+def test_a_set_based_batch_in_flight_is_cancelled_too(field: Field) -> None:
+    """N-081: without a handler there is only the statement."""
+    field.orders(8)
+    with field.other() as other, other.transaction():
+        other.execute("select from orders where id = 6 for update")
+        run = rs.backfill(
+            "slow", rows=rs.Rows("orders"), set={"band": "'x'"}, batch_rows=4, adapt=False, lock_timeout="90s"
+        ).launch()
+        sweeping = Background(field.tick)
+        until(lambda: field.row(run).rows == 4, "the first batch is done")
+        run.cancel()
+        assert sweeping.result(10).outcome == "interrupted"
+    assert field.one("select count(*) from orders where band = 'x'") == 4
+
+
+def test_a_pause_is_felt_between_pages_that_have_no_rows(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-079: `wanted` is read before each page, whether it was a batch or not."""
+    field.orders(40)
+    run = rs.backfill(
+        "sparse", rows=rs.Rows("orders", where="id = 40"), set={"band": "'x'"}, batch_rows=2, adapt=False
+    ).launch()
+    steer = passes.Pass._steer
+    pages: list[int] = []
+
+    def paused(self: passes.Pass, wanted: Any) -> None:
+        pages.append(1)
+        if len(pages) == 3:
+            run.pause()
+        steer(self, wanted)
+
+    monkeypatch.setattr(passes.Pass, "_steer", paused)
+    assert field.tick().outcome == "suspended"
+    assert len(pages) <= 5
+    assert field.row(run).status == "paused"
+    run.resume()
+    assert field.finish(run)["rows"] == 1
+
+
+def test_a_failed_or_cancelled_run_is_taken_up_from_its_checkpoint(field: Field) -> None:
+    """N-082, D-36: attempts counted anew, nothing swept twice."""
+    broken = [True]
+
+    def handler(batch: rs.Batch) -> pl.DataFrame:
+        if batch.index == 2 and broken:
+            raise ValueError("bad row")
+        return counting(batch)
+
+    run = declared(field, handler, retry=NOW).launch()
+    with pytest.raises(SweepFailed, match="bad row"):
+        field.finish(run)
+    row = field.row(run)
+    assert (row.status, row.rows, field.job(run).state) == ("failed", 8, "dead")
+    assert row.finished_at is not None
+    broken.clear()
+    assert run.resume().status == "running"
+    row, job = field.row(run), field.job(run)
+    assert (row.last_error, row.finished_at, job.attempt, job.state) == (None, None, 0, "ready")
+    run.cancel()
+    with pytest.raises(SweepNotLive):
+        run.pause()
+    run.resume()
+    assert field.finish(run)["rows"] == 20
+    assert hits(field) == [(1, 20)]
+
+
+def test_what_has_ended_can_be_neither_paused_nor_cancelled_nor_resumed(field: Field) -> None:
+    """N-079: doing it twice is doing it once; an end stays an end."""
+    run = declared(field).launch()
+    field.finish(run)
+    with pytest.raises(NotCancellable):
+        run.cancel()
+    with pytest.raises(SweepNotLive):
+        run.pause()
+    with pytest.raises(SweepNotLive):
+        run.resume()
+    again = rs.backfill("again", counting, rows=rs.Rows("orders")).launch()
+    again.cancel("first")
+    assert again.cancel("second").last_error == "first"
+
+
+def test_a_drain_stops_behind_the_batch_in_flight(field: Field) -> None:
+    """DESIGN §4: uncounted, due at once for the next worker, which goes on behind the cursor."""
+    gate = Gate(1)
+    lifecycle = Lifecycle()
+    run = declared(field, gate).launch()
+    worker = field.worker(lifecycle=lifecycle)
+    worker.start()
+    wait_for(gate.reached)
+    stopping = Background(lambda: worker.stop("deploy", deadline_at=real_monotonic() + 20))
+    until(lambda: worker.state == "draining", "it drains")
+    gate.open.set()
+    stopping.result()
+    row, job = field.row(run), field.job(run)
+    assert (row.status, row.rows, row.batches) == ("running", 8, 2)
+    assert (job.state, job.attempt, job.claimed_by) == ("ready", 0, None)
+    assert row.last_error is None
+    field.workers.clear()
+    assert field.finish(run)["rows"] == 20
+    assert hits(field) == [(1, 20)]
+
+
+def test_a_drain_cuts_off_a_batch_that_does_not_end_in_time(field: Field) -> None:
+    """DESIGN §4: at the margin its statement is cancelled and the batch rolls back, handed back uncounted."""
+    inside = threading.Event()
+    slow = [True]
+
+    def sleeping(batch: rs.Batch) -> pl.DataFrame:
+        if batch.index == 1 and slow:
+            inside.set()
+            batch.execute("select pg_sleep(60)")
+        return counting(batch)
+
+    run = declared(field, sleeping, statement_timeout="90s").launch()
+    worker = field.worker(margin="2s")
+    worker.start()
+    wait_for(inside)
+    worker.stop("deploy", deadline_at=real_monotonic() + 2.5)
+    row, job = field.row(run), field.job(run)
+    assert (row.status, row.rows, job.state, job.attempt) == ("running", 4, "ready", 0)
+    assert hits(field) == [(0, 16), (1, 4)]
+    slow.clear()
+    field.workers.clear()
+    assert field.finish(run)["rows"] == 20
+    assert hits(field) == [(1, 20)]
