@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.app import App, attach, connect, current, install, ledger, runs, transaction, work
 from rowsweep.errors import RowsweepError
+from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.handle import JobHandle
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "JobHandle", "MemoryDriver", "PostgresDriver", "Retry",
+    "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "JobHandle", "Keyed", "MemoryDriver", "PostgresDriver", "Retry",
     "Rows", "RowsweepError", "Run", "Snapshot", "Sweep", "Worker", "attach", "backfill", "configure_lifecycle",
     "connect", "current", "install", "job", "ledger", "runs", "task", "transaction",
     "work",

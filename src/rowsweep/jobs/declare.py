@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
+from rowsweep.jobs.concurrency import Keyed, declared_concurrency
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.handle import JobHandle, JobOptions
 from rowsweep.jobs.inputs import InputType
@@ -19,6 +20,7 @@ from rowsweep.options import count
 In = TypeVar("In")
 Out = TypeVar("Out")
 Key = str | Callable[[Any], str]
+Declared = int | Keyed | tuple[int, Keyed] | tuple[Keyed, int] | None
 
 
 @overload
@@ -31,6 +33,7 @@ def job(
     priority: int = 0,
     key: Key | None = None,
     retry: Retry | None = None,
+    concurrency: Declared = None,
     description: str | None = None,
 ) -> Callable[[Callable[[Ctx, In], Out]], JobHandle[In, Out]]: ...
 @overload
@@ -42,6 +45,7 @@ def job(
     priority: int = 0,
     key: Key | None = None,
     retry: Retry | None = None,
+    concurrency: Declared = None,
     description: str | None = None,
 ) -> Callable[[Callable[[Ctx], Out]], JobHandle[None, Out]]: ...
 @overload
@@ -55,6 +59,7 @@ def job(
     priority: int = 0,
     key: Key | None = None,
     retry: Retry | None = None,
+    concurrency: Declared = None,
     description: str | None = None,
 ) -> JobHandle[Any, Out]: ...
 def job(
@@ -70,7 +75,9 @@ def job(
     The body is `body(ctx, input)`, or `body(ctx)` for a job without input. `tenant` is required: a function of the
     input, or `"none"`. `input` is any type a pydantic TypeAdapter takes; it is validated at enqueue and again at the
     run. A crash re-delivers the job once its lease lapses: its body must be idempotent, or keep its effects in
-    `ctx.step.run` and `ctx.transaction()`. Declaring the name again from the same place replaces the declaration.
+    `ctx.step.run` and `ctx.transaction()`. `concurrency` caps its runs across the fleet: a count, a `Keyed`, or a
+    tuple of one each; a job over its cap waits, uncounted. Declaring the name again from the same place replaces the
+    declaration.
 
     Raises InvalidDeclaration, TenantRequired, DuplicateJob.
     """
@@ -114,6 +121,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
     priority: int = 0,
     key: Key | None = None,
     retry: Retry | None = None,
+    concurrency: Declared = None,
     description: str | None = None,
     kind: str = "job",
     **unknown: Any,
@@ -123,7 +131,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
         from rowsweep.errors import nearest
 
         first = next(iter(unknown))
-        known = ("tenant", "input", "queue", "priority", "key", "retry", "description")
+        known = ("tenant", "input", "queue", "priority", "key", "retry", "concurrency", "description")
         raise InvalidDeclaration(
             f"{kind} {name or '(unnamed)'!r} has no option {first!r}; nearest: "
             f"{', '.join(nearest(first, known)) or 'none'}.",
@@ -149,6 +157,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
         priority=count(priority, option="priority", minimum=-1000, maximum=1000),
         key=key,
         retry=retry or Retry(),
+        concurrency=declared_concurrency(concurrency),
         description=description,
         kind=kind,
     )

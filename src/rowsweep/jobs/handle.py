@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rowsweep.errors import InvalidInput
 from rowsweep.jobs import ambient
+from rowsweep.jobs.concurrency import Concurrency
 from rowsweep.jobs.request import EnqueueOptions, NewJob, check_key
 from rowsweep.jobs.tenancy import tenant_of
 
@@ -34,6 +35,7 @@ class JobOptions:
     priority: int
     key: str | Callable[[Any], str] | None
     retry: Retry
+    concurrency: Concurrency = field(default_factory=Concurrency)
     description: str | None = None
     kind: str = "job"
 
@@ -63,6 +65,11 @@ class JobHandle(Generic[In, Out]):
     def retry(self) -> Retry:
         """The declared retry policy."""
         return self.options.retry
+
+    @property
+    def concurrency(self) -> Concurrency:
+        """The caps declared for its runs across the fleet."""
+        return self.options.concurrency
 
     @property
     def takes_input(self) -> bool:
@@ -124,6 +131,7 @@ class JobHandle(Generic[In, Out]):
             priority=self.options.priority if options.priority is None else options.priority,
             run_at=options.run_at,
             delay_seconds=options.delay_seconds,
+            concurrency_key=self.options.concurrency.key_for(parsed, job=self.name),
             tenant_id=options.tenant or ambient.enclosing_tenant() or self.tenant_for(parsed),
             enqueued_by=ambient.attribution(),
         )
@@ -141,6 +149,7 @@ class JobHandle(Generic[In, Out]):
             "input": None if declared is None else getattr(declared, "__name__", str(declared)),
             "attempts": self.retry.attempts,
             "dead_letter": self.retry.dead_letter,
+            "concurrency": self.options.concurrency.describe(),
         }
 
     def _key(self, parsed: Any, options: EnqueueOptions) -> str:

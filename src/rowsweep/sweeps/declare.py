@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
+from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.declare import job_options
 from rowsweep.jobs.handle import JobHandle, JobOptions
 from rowsweep.jobs.json_form import json_text
@@ -118,8 +120,7 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
 
     def launch_key(self, form: Any) -> str:
         """Answer the idempotency key of a run over this input: one is live at a time."""
-        digest = hashlib.sha256(json_text(form).encode()).hexdigest()[:16]
-        return f"sweep:{self.name}:{digest}"
+        return f"sweep:{self.name}:{_digest(form)}"
 
     def read_columns(self, table: Table) -> list[Column]:
         """Answer the columns a handler sees: the key first, then those declared (all, where none are)."""
@@ -196,6 +197,7 @@ def backfill(
     queue: str = ...,
     priority: int = ...,
     retry: Retry | None = ...,
+    concurrency: int | None = ...,
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
@@ -218,6 +220,7 @@ def backfill(
     queue: str = ...,
     priority: int = ...,
     retry: Retry | None = ...,
+    concurrency: int | None = ...,
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
@@ -240,6 +243,7 @@ def backfill(
     queue: str = ...,
     priority: int = ...,
     retry: Retry | None = ...,
+    concurrency: int | None = ...,
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
@@ -257,7 +261,8 @@ def backfill(
 
     `batch_rows` is the starting size, adapted towards 250 ms a batch between 100 and 10,000 rows (`adapt=False`:
     fixed); `rate` is in rows, such as "2000/s". `environments` and `requires` are asked before a run; see `launch`.
-    `lock_timeout` and `statement_timeout` hold inside a batch. The other options are a job's.
+    `lock_timeout` and `statement_timeout` hold inside a batch. Two runs over one input never work at the same time;
+    `concurrency` caps those over different ones. The other options are a job's.
 
     Raises InvalidDeclaration, InvalidOption, DuplicateJob.
     """
@@ -287,7 +292,19 @@ def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec
         own.pop("atomic", None)
     spec = SweepSpec(rows=rows, assignments=assignments, handler=handler, **own)
     given.setdefault("retry", DEFAULT_RETRY)
-    return spec, job_options(name, kind="backfill", **given)
+    options = job_options(name, kind="backfill", **given)
+    if options.concurrency.keyed is not None:
+        raise InvalidDeclaration(
+            f"concurrency of {name!r} can only be a count: two runs of it over one input exclude each other as it is.",
+            fix="concurrency=2, or none",
+            meta={"field": "concurrency"},
+        )
+    one_at_a_time = Keyed(lambda value: _digest(options.input.dump(value)[1]))
+    return spec, replace(options, concurrency=replace(options.concurrency, keyed=one_at_a_time))
+
+
+def _digest(form: Any) -> str:
+    return hashlib.sha256(json_text(form).encode()).hexdigest()[:16]
 
 
 _SPEC_OPTIONS: Final = (
