@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "JobHandle", "Keyed", "MemoryDriver", "PostgresDriver", "Retry",
-    "Rows", "RowsweepError", "Run", "Snapshot", "Sweep", "Worker", "attach", "backfill", "configure_lifecycle",
-    "connect", "current", "install", "job", "ledger", "runs", "task", "transaction",
-    "work",
+    "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "JobHandle", "Keyed", "MemoryDriver", "PostgresDriver",
+    "Retry", "Rows", "RowsweepError", "Run", "Snapshot", "Sweep", "Worker", "attach", "backfill",
+    "configure_lifecycle", "connect", "current", "install", "job", "ledger", "runs", "task", "transaction", "work",
 ]  # fmt: skip
 
 _LATE = {
