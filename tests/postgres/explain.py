@@ -20,6 +20,8 @@ MODULES = (
         f"{STORES}.{store}"
         for store in ("jobs", "steps", "ledger", "inspection", "steering", "workers", "holds.slots", "holds.pauses")
     ),
+    f"{STORES}.schedules.watermarks",
+    f"{STORES}.schedules.leader",
     "rowsweep.queue.postgres.place",
     "rowsweep.queue.postgres.install",
 )

@@ -24,10 +24,11 @@ INSTANTS: dict[LiteralString, list[LiteralString]] = {
     "x_job_steps": ["started_at", "completed_at", "wake_at"],
     "x_backfills": ["started_at", "updated_at", "finished_at"],
     "x_job_workers": ["started_at", "seen_at", "expires_at"],
+    "x_scheduler_leader": ["acquired_at", "expires_at"],
     "x_job_leases": ["expires_at"],
     "x_job_pauses": ["paused_at"],
 }
-TABLES = (*INSTANTS, "x_job_counters")
+TABLES = (*INSTANTS, "x_job_counters", "x_scheduler_state")
 
 
 class MovingClock(FakeClock):

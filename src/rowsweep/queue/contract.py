@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Wanted,
         WorkerInfo,
     )
+    from rowsweep.queue.schedules import LeaderStore, ScheduleStore
     from rowsweep.queue.verdicts import Settlement
 
 
@@ -200,6 +201,8 @@ class Stores:
     inspection: InspectionStore | None = None
     steering: SteeringStore | None = None
     workers: WorkerStore | None = None
+    schedules: ScheduleStore | None = None
+    leader: LeaderStore | None = None
     slots: SlotStore | None = None
     pauses: PauseStore | None = None
 

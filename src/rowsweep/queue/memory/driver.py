@@ -13,6 +13,7 @@ from rowsweep.queue.memory.holds.slots import MemorySlots
 from rowsweep.queue.memory.inspection import MemoryInspection
 from rowsweep.queue.memory.jobs import MemoryJobs
 from rowsweep.queue.memory.ledger.store import MemoryLedger
+from rowsweep.queue.memory.schedules import MemoryLeader, MemorySchedules
 from rowsweep.queue.memory.state import State
 from rowsweep.queue.memory.steering import MemorySteering
 from rowsweep.queue.memory.steps import MemorySteps
@@ -104,6 +105,8 @@ def _stores_over(state: State) -> Stores:
         inspection=MemoryInspection(state),
         steering=MemorySteering(state),
         workers=MemoryWorkers(state),
+        schedules=MemorySchedules(state),
+        leader=MemoryLeader(state),
         slots=MemorySlots(state),
         pauses=MemoryPauses(state),
     )

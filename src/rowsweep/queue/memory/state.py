@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rowsweep.clock import Clock
     from rowsweep.queue.holds import Pause, SlotHolder
     from rowsweep.queue.records import Backfill, Claim, Job, Step, WorkerInfo
+    from rowsweep.queue.schedules import Leadership
 
 _BACKFILL_JSON: Final = ("cursor", "samples", "shards", "input", "options", "rejected")
 
@@ -50,6 +51,8 @@ class State:
     steps: dict[tuple[UUID, str], Step] = field(default_factory=dict)
     ledger: dict[UUID, Backfill] = field(default_factory=dict)
     workers: dict[str, WorkerRow] = field(default_factory=dict)
+    watermarks: dict[str, datetime] = field(default_factory=dict)
+    leaders: dict[str, Leadership] = field(default_factory=dict)
     slots: dict[tuple[str, int], SlotHolder] = field(default_factory=dict)
     pauses: dict[tuple[str | None, str | None], Pause] = field(default_factory=dict)
 
@@ -107,7 +110,7 @@ class State:
         return sorted(mine, key=lambda job: (job.created_at, job.id))
 
     def _tables(self) -> tuple[dict[Any, Any], ...]:
-        return self.jobs, self.live, self.steps, self.ledger, self.workers, self.slots, self.pauses
+        return self.watermarks, self.leaders, self.jobs, self.live, self.steps, self.ledger, self.workers, self.slots, self.pauses
 
 
 def key_of(job: Job) -> Key:

@@ -20,6 +20,8 @@ from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
 from rowsweep.queue.postgres.stores.ledger import PostgresLedger
+from rowsweep.queue.postgres.stores.schedules.leader import PostgresLeader
+from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedules
 from rowsweep.queue.postgres.stores.steering import PostgresSteering
 from rowsweep.queue.postgres.stores.steps import PostgresSteps
 from rowsweep.queue.postgres.stores.workers import PostgresWorkers
@@ -139,6 +141,8 @@ def _stores_over(session: Session) -> Stores:
         inspection=PostgresInspection(session),
         steering=PostgresSteering(session),
         workers=PostgresWorkers(session),
+        schedules=PostgresSchedules(session),
+        leader=PostgresLeader(session),
         slots=PostgresSlots(session),
         pauses=PostgresPauses(session),
     )

@@ -135,7 +135,7 @@ def _enqueue(session: Session, jobs: Sequence[NewJob]) -> list[EnqueueResult]:
             job = jobs[at]
             if job.id in inserted:
                 results[at] = records.enqueued(job.id, job.run_id, inserted.pop(job.id), deduplicated=False)
-        results |= _find_live(session, jobs, [at for at in waiting if at not in results])
+        results |= find_live(session, jobs, [at for at in waiting if at not in results])
         if len(results) == len(jobs):
             return [results[at] for at in range(len(jobs))]
     lost = next(jobs[at] for at in range(len(jobs)) if at not in results)
@@ -147,7 +147,12 @@ def _enqueue(session: Session, jobs: Sequence[NewJob]) -> list[EnqueueResult]:
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[UUID, Any]:
-    values = {
+    return dict(session.rows(_SQL["enqueue"], enqueue_values(jobs)))
+
+
+def enqueue_values(jobs: Sequence[NewJob]) -> dict[str, object]:
+    """Answer jobs as the values of a statement that inserts them."""
+    return {
         "id": [job.id for job in jobs],
         "name": [job.name for job in jobs],
         "queue": [job.queue or DEFAULT_QUEUE for job in jobs],
@@ -163,10 +168,10 @@ def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[UUID, Any]:
         "traceparent": [job.traceparent for job in jobs],
         "enqueued_by": [job.enqueued_by for job in jobs],
     }
-    return dict(session.rows(_SQL["enqueue"], values))
 
 
-def _find_live(session: Session, jobs: Sequence[NewJob], missing: list[int]) -> dict[int, EnqueueResult]:
+def find_live(session: Session, jobs: Sequence[NewJob], missing: list[int]) -> dict[int, EnqueueResult]:
+    """Answer the live jobs that have the keys of those at these positions, by position."""
     if not missing:
         return {}
     values = {

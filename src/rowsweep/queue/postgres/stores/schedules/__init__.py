@@ -1,0 +1,1 @@
+"""Watermarks of tasks, and who leads the schedulers."""
