@@ -18,7 +18,17 @@ STORES = "rowsweep.queue.postgres.stores"
 MODULES = (
     *(
         f"{STORES}.{store}"
-        for store in ("jobs", "steps", "ledger", "inspection", "steering", "workers", "holds.slots", "holds.pauses")
+        for store in (
+            "jobs",
+            "steps",
+            "events",
+            "ledger",
+            "inspection",
+            "steering",
+            "workers",
+            "holds.slots",
+            "holds.pauses",
+        )
     ),
     f"{STORES}.schedules.watermarks",
     f"{STORES}.schedules.leader",

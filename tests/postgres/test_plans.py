@@ -67,8 +67,10 @@ def stale(queue_session: Rows, stale_schema: str) -> Rows:
 
 def claim_values(limit: int = 100, *names: str) -> dict[str, object]:
     """Answer a claim's values."""
-    given = {"queue": "default", "names": list(names or ("mail", "other")), "worker": "w2", "visibility": 30.0}
-    return {**given, "limit": limit, "scan": 2 * limit + 32}
+    given: dict[str, Any] = {"queue": "default", "names": list(names or ("mail", "other")), "worker": "w2"}
+    given["visibility"] = 30.0
+    rooms = {"rooms": [None] * len(given["names"]), "key_rooms": [None] * len(given["names"]), "busy_keys": []}
+    return {**given, **rooms, "limit": limit, "scan": 2 * limit + 32}
 
 
 def held(connection: Rows, amount: int = 500) -> list[Claim]:
@@ -195,6 +197,7 @@ def test_a_look_reads_a_bounded_number_of_rows(stale: Rows, stale_schema: str) -
         ("id", "host", "pid", "app_version", "concurrency", "state", "in_flight", "processed", "interrupted", "wake")
     )
     values = {**info, "own_queues": [], "own_names": [], "expires": 30.0, "queues": ["default"], "names": ["mail"]}
+    values = {**values, "poll": []}
     plan = explain(stale, statement("workers", "look"), stale_schema, values)
     assert "x_jobs_claim_idx" in plan.indexes("x_jobs")
     assert None not in plan.indexes("x_jobs")

@@ -73,7 +73,7 @@ def test_whole_jobs_are_listed_in_the_record_s_order(store: str, name: str) -> N
 def test_steps_and_ledger_rows_are_listed_in_their_record_s_order() -> None:
     """S-086, S-162: a record cannot be filled from the wrong column."""
     step = [field.name for field in fields(Step)]
-    for name in ("get", "list", "put", "sleep"):
+    for name in ("get", "list", "put", "sleep", "wait"):
         assert _columns(LAST_LIST.findall(load(f"{STORES}.steps")[name].text)[-1]) == step
     row = [field.name for field in fields(Backfill)][:28]
     for name in ("get", "list"):
@@ -86,6 +86,7 @@ def test_statements_have_the_names_of_the_stores_methods() -> None:
         load(f"{STORES}.jobs")
     )
     assert {"get", "list", "put", "delete"} <= set(load(f"{STORES}.steps"))
+    assert {"publish", "find", "list", "purge_expired", "now"} <= set(load(f"{STORES}.events"))
     assert {"start", "progress", "finish"} <= set(load(f"{STORES}.ledger"))
     assert {"requeue", "cancel", "remove"} <= set(load(f"{STORES}.steering"))
 

@@ -23,6 +23,7 @@ INSTANTS: dict[LiteralString, list[LiteralString]] = {
     "x_jobs": ["run_at", "visible_at", "created_at", "updated_at", "started_at"],
     "x_job_steps": ["started_at", "completed_at", "wake_at"],
     "x_backfills": ["started_at", "updated_at", "finished_at"],
+    "x_job_events": ["published_at", "expires_at"],
     "x_job_workers": ["started_at", "seen_at", "expires_at"],
     "x_scheduler_leader": ["acquired_at", "expires_at"],
     "x_job_leases": ["expires_at"],

@@ -20,6 +20,7 @@ from rowsweep.queue.contract import (
     Transaction,
     WorkerStore,
 )
+from rowsweep.queue.events import Event, EventStore, NewEvent, Published, StepWait
 from rowsweep.queue.holds import PauseStore, SlotStore
 from rowsweep.queue.records import (
     Backfill,
@@ -30,6 +31,7 @@ from rowsweep.queue.records import (
     Job,
     NewBackfill,
     NewJob,
+    Step,
     StepPut,
     SweepTotals,
     WorkerInfo,
@@ -78,6 +80,10 @@ class World:
     @property
     def ledger(self) -> LedgerStore:
         return _present(self.driver.stores().ledger)
+
+    @property
+    def events(self) -> EventStore:
+        return _present(self.driver.stores().events)
 
     @property
     def inspection(self) -> InspectionStore:
@@ -144,6 +150,23 @@ class World:
         """Bring one `mail` job into a state and answer its id."""
         return bring_into(self, state, **changes)
 
+    def publish(self, name: str = "paid", **changes: Any) -> Published:
+        """Publish one event."""
+        return self.events.publish(new_event(name, **changes))
+
+    def wait(self, job: Job, name: str = "wait", **changes: Any) -> Step:
+        """Ask whether a job's wait is over."""
+        given: dict[str, Any] = {"event": "paid", "key": None, "timeout_seconds": 600.0}
+        return self.steps.wait(StepWait(run_id=job.run_id, name=name, **(given | changes)), claim_of(job))
+
+    def parked(self, **changes: Any) -> Job:
+        """Enqueue a `mail` job, begin a wait in it and park it; answer it as it was claimed."""
+        job = self.running()
+        step = self.wait(job, **changes)
+        assert step.status == "waiting"
+        assert self.settle(job, Park(wake_at=step.wake_at)) is True
+        return job
+
     def joined(self, tx: Transaction) -> JobStore:
         """Answer the job store that joins an open transaction from outside."""
         return self.driver.join(tx if tx.connection is None else tx.connection).jobs
@@ -178,6 +201,18 @@ def step_put(job: Job, name: str = "one", **changes: Any) -> StepPut:
     """Ask for a step that is done."""
     given: dict[str, Any] = {"kind": "run", "status": "done"}
     return StepPut(run_id=job.run_id, name=name, **(given | changes))
+
+
+def new_event(name: str = "paid", **changes: Any) -> NewEvent:
+    """Ask for an event that lives for an hour."""
+    given: dict[str, Any] = {"key": None, "payload": None, "ttl_seconds": 3600.0}
+    return NewEvent(id=fresh_id(), name=name, **(given | changes))
+
+
+def event_in(step: Step) -> Event:
+    """Answer the event that ended a wait."""
+    assert step.status == "done"
+    return Event.of(step.output)
 
 
 def worker_info(worker_id: str, **changes: Any) -> WorkerInfo:

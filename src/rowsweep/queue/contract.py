@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from rowsweep.queue.events import EventStore, StepWait
     from rowsweep.queue.holds import PauseStore, SlotStore
     from rowsweep.queue.records import (
         Backfill,
@@ -88,6 +89,14 @@ class StepStore(Protocol):
         """Store the sleep's `wake_at`, once, and say whether that has passed: `done`, else `waiting`.
 
         Fenced as `put` is. The database's clock decides.
+        """
+
+    def wait(self, step: StepWait, claim: Claim) -> Step:
+        """Store what the wait is for, once, and say whether it has come.
+
+        `done` with the event's record as output, `timed-out` once its `wake_at` passed without one, else `waiting`.
+        The answer is the earliest live event published at or after the first asking, or by a transaction that was
+        still open then. Fenced as `put` is; the database's clock decides.
         """
 
     def delete(self, run_id: UUID, name: str) -> bool:
@@ -181,8 +190,14 @@ class SteeringStore(Protocol):
 class WorkerStore(Protocol):
     """Keep the registry of workers, and an idle worker's look, which carries the announcement."""
 
-    def look(self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None) -> Look:
-        """Say which queues have something to claim; claims nothing, one statement."""
+    def look(
+        self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None, poll: Sequence[str] = ()
+    ) -> Look:
+        """Say which queues have something to claim; claims nothing, one statement.
+
+        Runs named in `poll` that are parked on an event which has come are made due, and their queues answered: an
+        event whose publication met neither the parked run nor the run on its way there.
+        """
 
     def leave(self, worker_id: str) -> None:
         """Take a worker's row away."""
@@ -205,6 +220,7 @@ class Stores:
     leader: LeaderStore | None = None
     slots: SlotStore | None = None
     pauses: PauseStore | None = None
+    events: EventStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

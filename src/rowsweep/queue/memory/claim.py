@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -30,12 +32,17 @@ def claim_pass(state: State, options: ClaimOptions) -> ClaimPass:
     mine = (job for job in state.live_jobs() if job.queue == queue and job.name in options.names)
     rows = [job for job in mine if not state.is_paused(job)]
     lapsed = sorted((job for job in rows if is_lapsed(job, now)), key=lambda job: job.id)
-    found = lapsed[:limit] if options.lapsed else []
+    full = set(options.busy)
+    found = (
+        [job for job in lapsed if is_final_attempt(job) or not _is_busy(job, full)][:limit] if options.lapsed else []
+    )
     buried = [_bury(state, job, options, now) for job in found if is_final_attempt(job)]
     wanted = sorted((job for job in found if not is_final_attempt(job)), key=claim_order)
-    wanted += sorted((job for job in rows if is_due(job, now)), key=claim_order)
+    free = [job for job in rows if is_due(job, now) and not _is_busy(job, full)]
+    wanted += _within_rooms(sorted(free, key=claim_order), options)
     taken = [_take(state, job, options, now) for job in wanted[:limit]]
-    later = (job.run_at for job in rows if job.state in WAITING_STATES and job.run_at > now)
+    open_names = (job for job in rows if (job.name, None) not in full)
+    later = (job.run_at for job in open_names if job.state in WAITING_STATES and job.run_at > now)
     return ClaimPass(
         jobs=[job_answer(job) for job in taken],
         buried=[job_answer(job) for job in buried],
@@ -56,6 +63,25 @@ def is_lapsed(job: Job, now: datetime) -> bool:
 def is_due(job: Job, now: datetime) -> bool:
     """Say whether a waiting row may be claimed."""
     return job.state in WAITING_STATES and job.run_at <= now
+
+
+def _is_busy(job: Job, full: set[tuple[str, str | None]]) -> bool:
+    return (job.name, None) in full or (job.concurrency_key is not None and (job.name, job.concurrency_key) in full)
+
+
+def _within_rooms(jobs: list[Job], options: ClaimOptions) -> list[Job]:
+    """Leave out, in their order, what is more than a name or a key has room for."""
+    taken: Counter[tuple[str, str | None]] = Counter()
+    within = []
+    for job in jobs:
+        key = (job.name, job.concurrency_key)
+        is_room = taken[job.name, None] < options.rooms.get(job.name, sys.maxsize)
+        if key[1] is not None:
+            is_room = is_room and taken[key] < options.key_rooms.get(job.name, sys.maxsize)
+        if is_room:
+            within.append(job)
+            taken.update({key, (job.name, None)})
+    return within
 
 
 def _take(state: State, job: Job, options: ClaimOptions, now: datetime) -> Job:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rowsweep.clock import SystemClock
 from rowsweep.errors import NotImplementedByDriver
 from rowsweep.queue.contract import Stores, Transaction
+from rowsweep.queue.memory.events.store import MemoryEvents
 from rowsweep.queue.memory.holds.pauses import MemoryPauses
 from rowsweep.queue.memory.holds.slots import MemorySlots
 from rowsweep.queue.memory.inspection import MemoryInspection
@@ -109,4 +110,5 @@ def _stores_over(state: State) -> Stores:
         leader=MemoryLeader(state),
         slots=MemorySlots(state),
         pauses=MemoryPauses(state),
+        events=MemoryEvents(state),
     )

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.queue.memory import jsonb
+from rowsweep.queue.memory.events.store import wake_parked
 from rowsweep.queue.memory.ledger.moves import end_backfill, is_pause_wanted, note_error, pause_backfill
 from rowsweep.queue.verdicts import (
     Bury,
@@ -47,6 +48,8 @@ def settle_one(state: State, settlement: Settlement, now: datetime, *, resent: b
     elif settlement.sweep:
         _move_ledger(state, settled, settlement.verdict, now)
     state.write(settled)
+    if isinstance(settlement.verdict, Park):
+        wake_parked(state, settled, now)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -12,12 +13,13 @@ from rowsweep.queue.memory import jsonb
 from rowsweep.queue.records import LIVE_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from uuid import UUID
 
     from rowsweep.clock import Clock
     from rowsweep.queue.holds import Pause, SlotHolder
+    from rowsweep.queue.memory.events.store import KeptEvent
     from rowsweep.queue.records import Backfill, Claim, Job, Step, WorkerInfo
     from rowsweep.queue.schedules import Leadership
 
@@ -55,6 +57,9 @@ class State:
     leaders: dict[str, Leadership] = field(default_factory=dict)
     slots: dict[tuple[str, int], SlotHolder] = field(default_factory=dict)
     pauses: dict[tuple[str | None, str | None], Pause] = field(default_factory=dict)
+    events: dict[UUID, KeptEvent] = field(default_factory=dict)
+    event_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    max_events: int = 10_000
 
     def now(self) -> datetime:
         """Answer the clock's now: what "the database's now" is here."""
@@ -110,7 +115,18 @@ class State:
         return sorted(mine, key=lambda job: (job.created_at, job.id))
 
     def _tables(self) -> tuple[dict[Any, Any], ...]:
-        return self.watermarks, self.leaders, self.jobs, self.live, self.steps, self.ledger, self.workers, self.slots, self.pauses
+        return (
+            self.watermarks,
+            self.leaders,
+            self.jobs,
+            self.live,
+            self.steps,
+            self.ledger,
+            self.workers,
+            self.slots,
+            self.pauses,
+            self.events,
+        )
 
 
 def key_of(job: Job) -> Key:

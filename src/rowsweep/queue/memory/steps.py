@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rowsweep.queue.memory import jsonb
+from rowsweep.queue.memory.events.waiting import await_event
 from rowsweep.queue.memory.state import lease_lost, locked, step_answer
 from rowsweep.queue.records import Step
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from rowsweep.queue.events import StepWait
     from rowsweep.queue.memory.state import State
     from rowsweep.queue.records import Claim, StepPut, StepSleep
 
@@ -55,6 +57,15 @@ class MemorySteps:
         is_over = row.wake_at is not None and row.wake_at <= now
         if is_over and row.completed_at is None:
             row = replace(row, status="done", completed_at=now)
+        self._state.steps[step.run_id, step.name] = row
+        return step_answer(row)
+
+    @locked
+    def wait(self, step: StepWait, claim: Claim) -> Step:
+        """Store what the wait is for, once, and say whether it has come."""
+        if self._state.held(claim) is None:
+            raise lease_lost(claim)
+        row = await_event(self._state, step)
         self._state.steps[step.run_id, step.name] = row
         return step_answer(row)
 

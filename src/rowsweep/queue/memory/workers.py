@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.queue.memory.claim import is_due, is_lapsed
+from rowsweep.queue.memory.events.store import poll as poll_events
 from rowsweep.queue.memory.state import WorkerRow, locked
 from rowsweep.queue.records import WAITING_STATES, Look
 
@@ -26,8 +27,11 @@ class MemoryWorkers:
         self._state = state
 
     @locked
-    def look(self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None) -> Look:
+    def look(
+        self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None, poll: Sequence[str] = ()
+    ) -> Look:
         """Say which queues have something to claim; claims nothing."""
+        poll_events(self._state, poll)
         state, now = self._state, self._state.now()
         if announce is not None:
             expires_at = now + timedelta(seconds=EXPIRES_SECONDS)

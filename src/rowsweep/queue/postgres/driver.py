@@ -15,6 +15,7 @@ from rowsweep.queue.postgres.connections import Connections
 from rowsweep.queue.postgres.place import Place
 from rowsweep.queue.postgres.pools import Pools
 from rowsweep.queue.postgres.session import JoinedSession, PooledSession, opened
+from rowsweep.queue.postgres.stores.events import PostgresEvents
 from rowsweep.queue.postgres.stores.holds.pauses import PostgresPauses
 from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
@@ -145,6 +146,7 @@ def _stores_over(session: Session) -> Stores:
         leader=PostgresLeader(session),
         slots=PostgresSlots(session),
         pauses=PostgresPauses(session),
+        events=PostgresEvents(session),
     )
 
 

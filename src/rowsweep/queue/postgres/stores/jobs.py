@@ -57,6 +57,7 @@ class PostgresJobs:
             {
                 "queue": queue,
                 "names": list(options.names),
+                **_rooms(options),
                 "worker": options.worker_id,
                 "visibility": float(options.visibility_seconds),
                 "limit": free,
@@ -103,6 +104,8 @@ class PostgresJobs:
                 "queue": queue,
                 "names": list(options.names),
                 "drop_exhausted": list(options.drop_exhausted),
+                "busy_names": [name for name, key in options.busy if key is None],
+                "busy_keys": _busy_keys(options),
                 "worker": options.worker_id,
                 "visibility": float(options.visibility_seconds),
                 "limit": limit,
@@ -186,6 +189,21 @@ def find_live(session: Session, jobs: Sequence[NewJob], missing: list[int]) -> d
 def _parts(jobs: Sequence[NewJob], size: int) -> Iterator[Sequence[NewJob]]:
     for start in range(0, len(jobs), size):
         yield jobs[start : start + size]
+
+
+def _rooms(options: ClaimOptions) -> dict[str, object]:
+    """Answer how many rows of each name the pass may take, none of one whose cap is full."""
+    full = {name: 0 for name, key in options.busy if key is None}
+    rooms = {**options.rooms, **full}
+    return {
+        "rooms": [rooms.get(name) for name in options.names],
+        "key_rooms": [options.key_rooms.get(name) for name in options.names],
+        "busy_keys": _busy_keys(options),
+    }
+
+
+def _busy_keys(options: ClaimOptions) -> list[str]:
+    return [f"{name}:{key}" for name, key in options.busy if key is not None]
 
 
 def _one_queue(options: ClaimOptions) -> str:

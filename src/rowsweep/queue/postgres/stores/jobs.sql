@@ -40,13 +40,14 @@ cross join lateral (
 order by w.position;
 
 -- name: claim
--- Seeks the index by name and priority, so that delayed, paused and undeclared rows cost nothing; the lateral lock
--- under the outer limit never locks more rows than it hands out. Its state is asked in a form that no partial index
--- matches: with stale statistics an index of live rows looks empty, and would be walked for every row.
+-- Seeks the index by name and priority, so that delayed, paused and undeclared rows cost nothing; no more rows of a
+-- name, or of a key, than their caps have room for. The lateral lock under the outer limit never locks more rows than
+-- it hands out. Its state is asked in a form that no partial index matches: with stale statistics an index of live
+-- rows looks empty, and would be walked for every row.
 with recursive names as materialized (
-  select n.name
-  from unnest(%(names)s::text[]) as n (name)
-  where not exists (
+  select n.name, n.room, n.key_room
+  from unnest(%(names)s::text[], %(rooms)s::bigint[], %(key_rooms)s::bigint[]) as n (name, room, key_room)
+  where n.room is distinct from 0 and not exists (
     select from /* schema */x_job_pauses p
     where (p.queue is null or p.queue = %(queue)s::text) and (p.name is null or p.name = n.name))
 ),
@@ -72,19 +73,44 @@ levels (name, priority) as (
     limit 1
   ) l
 ),
-due as materialized (
-  select d.id
+found as materialized (
+  select d.id, v.name, d.concurrency_key, v.priority, d.run_at, n.key_room
   from levels v
+  join names n on n.name = v.name
   cross join lateral (
-    select j.id, j.run_at
-    from /* schema */x_jobs j
-    where j.queue = %(queue)s::text and j.name = v.name and j.priority = v.priority
-      and j.state in ('ready', 'delayed', 'suspended') and j.run_at <= now()
-    order by j.run_at, j.id
-    limit %(scan)s::bigint
+    select f.id, f.concurrency_key, f.run_at
+    from (
+      select j.id, j.concurrency_key, j.run_at
+      from /* schema */x_jobs j
+      where j.queue = %(queue)s::text and j.name = v.name and j.priority = v.priority
+        and j.state in ('ready', 'delayed', 'suspended') and j.run_at <= now()
+        and (j.concurrency_key is null or j.name || ':' || j.concurrency_key <> all (%(busy_keys)s::text[]))
+      order by j.run_at, j.id
+      limit %(scan)s::bigint
+    ) f
+    limit n.room
   ) d
   order by v.priority desc, d.run_at, d.id
   limit %(scan)s::bigint
+),
+due as materialized (
+  select c.id, c.priority, c.run_at
+  from (
+    select f.id, f.priority, f.run_at
+    from found f
+    where f.concurrency_key is null
+    union all
+    select r.id, r.priority, r.run_at
+    from (
+      select f.id, f.priority, f.run_at, f.key_room,
+             row_number() over (partition by f.name, f.concurrency_key order by f.priority desc, f.run_at, f.id)
+               as position
+      from found f
+      where f.concurrency_key is not null
+    ) r
+    where r.key_room is null or r.position <= r.key_room
+  ) c
+  order by c.priority desc, c.run_at, c.id
 ),
 picked as materialized (
   select l.id
@@ -133,13 +159,16 @@ left join taken t on true
 order by t.priority desc, t.run_at, t.id;
 
 -- name: claim_lapsed
--- Re-takes running rows whose worker is gone, and buries those on their last attempt. The counters read the ledger's
+-- Re-takes running rows whose worker is gone, and buries those on their last attempt, under a full cap too. The counters read the ledger's
 -- part, so that the lock order is job rows, ledger rows, counter rows.
 with found as materialized (
   select j.id
   from /* schema */x_jobs j
   where j.queue = %(queue)s::text and j.state = 'running' and j.visible_at < now()
     and j.name = any (%(names)s::text[])
+    and (j.attempt >= j.max_attempts
+      or (j.name <> all (%(busy_names)s::text[])
+        and (j.concurrency_key is null or j.name || ':' || j.concurrency_key <> all (%(busy_keys)s::text[]))))
     and not exists (
       select from /* schema */x_job_pauses p
       where (p.queue is null or p.queue = j.queue) and (p.name is null or p.name = j.name))
@@ -255,7 +284,9 @@ moved as (
   update /* schema */x_jobs j
   set state = p.state,
       attempt = case when p.gives_back then greatest(j.attempt - 1, 0) else j.attempt end,
-      run_at = coalesce(p.run_at, j.run_at),
+      -- A publication that met the run on its way to park has set its `run_at` anew.
+      run_at = case when p.state = 'suspended' and j.run_at > j.started_at then now()
+                    else coalesce(p.run_at, j.run_at) end,
       claimed_by = null,
       visible_at = null,
       result = case when p.state = 'done' then p.result::jsonb else j.result end,

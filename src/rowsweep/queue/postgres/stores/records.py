@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 from rowsweep.errors import UnknownRowStatus
+from rowsweep.queue.events import Event
 from rowsweep.queue.records import (
     BACKFILL_STATUSES,
     JOB_STATES,
@@ -87,6 +88,23 @@ def step(row: Sequence[Any]) -> Step:
         event=row[10],
         correlation_key=row[11],
     )
+
+
+def event(row: Sequence[Any]) -> Event:
+    """Answer an event from its columns in the record's order."""
+    return Event(
+        id=row[0],
+        name=row[1],
+        key=row[2],
+        payload=row[3],
+        published_at=_instant(row[4]),
+        expires_at=_instant(row[5]),
+    )
+
+
+def instant(value: datetime) -> datetime:
+    """Answer an instant that a statement read, in UTC."""
+    return _instant(value)
 
 
 def backfill(row: Sequence[Any]) -> Backfill:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from rowsweep.queue.events import StepWait
     from rowsweep.queue.postgres.session import Session
     from rowsweep.queue.records import Claim, Step, StepPut, StepSleep
 
@@ -53,6 +54,18 @@ class PostgresSteps:
         """Store the sleep's instant, once, and say whether it has passed."""
         values = {"run_id": step.run_id, "name": step.name, "seconds": float(step.seconds)}
         return self._fenced("sleep", values, claim)
+
+    def wait(self, step: StepWait, claim: Claim) -> Step:
+        """Store what the wait is for, once, and say whether it has come."""
+        values = {
+            "run_id": step.run_id,
+            "name": step.name,
+            "event": step.event,
+            "key": step.key,
+            "timeout": None if step.timeout_seconds is None else float(step.timeout_seconds),
+            "since": step.since,
+        }
+        return self._fenced("wait", values, claim)
 
     def delete(self, run_id: UUID, name: str) -> bool:
         """Remove one step."""

@@ -56,6 +56,70 @@ set status = case when t.wake_at <= excluded.started_at then 'done' else t.statu
 returning t.run_id, t.name, t.kind, t.status, t.output, t.attempts, t.error, t.started_at, t.completed_at,
           t.wake_at, t.event, t.correlation_key;
 
+-- name: wait
+-- What was asked first stays: the instant, the snapshot and the timeout. An event's transaction that the snapshot does
+-- not see committed after the question, whatever instant the event has. The clock is the statement's start, which is
+-- never later than what the statement can see: no timeout hides an event that came before it.
+with job as materialized (
+  select j.id
+  from /* schema */x_jobs j
+  where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
+  for no key update
+),
+asked as materialized (
+  select coalesce(b.started_at, statement_timestamp()) as started_at,
+         coalesce(b.output ->> 'snapshot', pg_current_snapshot()::text)::pg_snapshot as snapshot,
+         coalesce(b.started_at, %(since)s::timestamptz, statement_timestamp()) as since,
+         case when b.run_id is null
+              then statement_timestamp() + make_interval(secs => %(timeout)s::double precision)
+              else b.wake_at end as wake_at
+  from (select 1) one
+  left join /* schema */x_job_steps b on b.run_id = %(run_id)s::uuid and b.name = %(name)s::text
+),
+found as materialized (
+  select e.published_at,
+         jsonb_build_object(
+           'id', e.id, 'name', e.name, 'key', e.correlation_key, 'payload', e.payload,
+           'published_at', to_char(e.published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'),
+           'expires_at', to_char(e.expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) as event
+  from (
+    select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
+    from /* schema */x_job_events e
+    where e.name = %(event)s::text
+      and (e.correlation_key = %(key)s::text or (%(key)s::text is null and e.correlation_key is null))
+      and e.published_at >= (select a.since from asked a)
+      and e.expires_at > statement_timestamp()
+    union all
+    select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
+    from /* schema */x_job_events e
+    where e.name = %(event)s::text
+      and (e.correlation_key = %(key)s::text or (%(key)s::text is null and e.correlation_key is null))
+      and e.xid >= (select pg_snapshot_xmin(a.snapshot) from asked a)
+      and not pg_visible_in_snapshot(e.xid, (select a.snapshot from asked a))
+      and e.expires_at > statement_timestamp()
+  ) e
+  order by e.published_at, e.id
+  limit 1
+)
+insert into /* schema */x_job_steps as t
+  (run_id, name, kind, status, output, started_at, completed_at, wake_at, event, correlation_key)
+select %(run_id)s::uuid, %(name)s::text, 'event',
+       case when f.event is not null then 'done' when a.wake_at <= statement_timestamp() then 'timed-out'
+            else 'waiting' end,
+       case when f.event is not null then f.event when a.wake_at <= statement_timestamp() then null
+            else jsonb_build_object('snapshot', a.snapshot::text) end,
+       a.started_at,
+       case when f.event is not null or a.wake_at <= statement_timestamp() then clock_timestamp() end,
+       a.wake_at, %(event)s::text, %(key)s::text
+from job
+cross join asked a
+left join found f on true
+on conflict (run_id, name) do update
+set status = excluded.status, output = excluded.output, completed_at = excluded.completed_at, event = excluded.event,
+    correlation_key = excluded.correlation_key
+returning t.run_id, t.name, t.kind, t.status, t.output, t.attempts, t.error, t.started_at, t.completed_at,
+          t.wake_at, t.event, t.correlation_key;
+
 -- name: delete
 delete from /* schema */x_job_steps t
 where t.run_id = %(run_id)s::uuid and t.name = %(name)s::text

@@ -26,9 +26,11 @@ class PostgresWorkers:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def look(self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None) -> Look:
+    def look(
+        self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None, poll: Sequence[str] = ()
+    ) -> Look:
         """Say which queues have something to claim; claims nothing, one statement."""
-        values = {"queues": list(queues), "names": list(names), **_announced(announce)}
+        values = {"queues": list(queues), "names": list(names), "poll": list(poll), **_announced(announce)}
         due, seconds = self._session.rows(_SQL["look"], values)[0]
         return Look(due_queues=due, next_run_in_seconds=seconds)
 

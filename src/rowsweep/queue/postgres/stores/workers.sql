@@ -1,5 +1,5 @@
 -- name: look
--- One statement for an idle worker: the announcement rides on the look, and nothing is claimed.
+-- One statement for an idle worker: the announcement and the poll for events ride on the look; nothing is claimed.
 with recursive announced as (
   insert into /* schema */x_job_workers as w
     (id, host, pid, app_version, queues, names, concurrency, state, in_flight, processed, interrupted, wake,
@@ -73,8 +73,60 @@ lapsed as materialized (
     select from /* schema */x_jobs j
     join pairs p on p.queue = j.queue and p.name = j.name
     where j.queue = q.queue and j.state = 'running' and j.visible_at < now())
+),
+came as materialized (
+  select t.run_id
+  from /* schema */x_job_steps t
+  cross join lateral (
+    select 1
+    from (
+      select 1
+      from /* schema */x_job_events e
+      where e.name = t.event and e.correlation_key = t.correlation_key
+        and e.xid >= pg_snapshot_xmin((t.output ->> 'snapshot')::pg_snapshot)
+        and not pg_visible_in_snapshot(e.xid, (t.output ->> 'snapshot')::pg_snapshot) and e.expires_at > now()
+      union all
+      select 1
+      from /* schema */x_job_events e
+      where t.correlation_key is null and e.name = t.event and e.correlation_key is null
+        and e.xid >= pg_snapshot_xmin((t.output ->> 'snapshot')::pg_snapshot)
+        and not pg_visible_in_snapshot(e.xid, (t.output ->> 'snapshot')::pg_snapshot) and e.expires_at > now()
+    ) either
+    limit 1
+  ) event
+  where cardinality(%(poll)s::text[]) > 0 and t.status = 'waiting' and t.event is not null
+  group by t.run_id
+),
+parked as materialized (
+  select l.id, l.queue
+  from (
+    select j.id
+    from came c
+    cross join lateral (
+      select j.id
+      from /* schema */x_jobs j
+      where j.run_id = c.run_id and j.state || '' = 'suspended'
+      offset 0
+    ) j
+    order by j.id
+  ) p
+  cross join lateral (
+    select j.id, j.queue
+    from /* schema */x_jobs j
+    where j.id = p.id and j.state || '' = 'suspended' and j.run_at > now() and j.name = any (%(poll)s::text[])
+    offset 0
+    for no key update skip locked
+  ) l
+),
+woken as (
+  update /* schema */x_jobs j
+  set run_at = now(), updated_at = now()
+  from parked p
+  where j.id = any (array[p.id])
+  returning p.queue
 )
-select array(select h.queue from heads h where h.is_due union select l.queue from lapsed l order by 1),
+select array(select h.queue from heads h where h.is_due union select l.queue from lapsed l
+             union select w.queue from woken w order by 1),
        (select extract(epoch from min(h.later) - now())::double precision from heads h);
 
 -- name: leave
