@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from rowsweep.jobs.request import EnqueueResult, NewJob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -131,7 +131,9 @@ def is_final_attempt(job: Job) -> bool:
 class ClaimOptions:
     """Bound one claim pass over exactly one queue.
 
-    `names` are the jobs this process has declared, `drop_exhausted` those of them without a dead letter.
+    `names` are the jobs this process has declared, `drop_exhausted` those of them without a dead letter. `busy` are
+    caps that were just seen full, a plain one by `(name, None)`, a keyed one by `(name, key)`: their rows are left
+    out, and lapsed ones only buried. `rooms` bounds the rows of a name in this pass, `key_rooms` those of one key.
     With `lapsed` the pass first re-takes (or buries) running rows whose visibility has lapsed; a worker asks
     for it once a second and queue.
     """
@@ -142,6 +144,9 @@ class ClaimOptions:
     limit: int
     visibility_seconds: float = 30.0
     drop_exhausted: Sequence[str] = ()
+    busy: Sequence[tuple[str, str | None]] = ()
+    rooms: Mapping[str, int] = field(default_factory=dict)
+    key_rooms: Mapping[str, int] = field(default_factory=dict)
     lapsed: bool = True
 
 
