@@ -109,7 +109,7 @@ def test_an_end_that_was_reached_is_not_looked_for_again(field: Field, monkeypat
     monkeypatch.setattr(passes.Pass, "_finish_ledger", broken)
     assert field.tick().outcome == "retried"
     monkeypatch.setattr(passes.Pass, "_finish_ledger", finish)
-    monkeypatch.setattr(PageFinder, "_find", broken)
+    monkeypatch.setattr(PageFinder, "_search", broken)
     field.sql("insert into orders (id, price, qty) values (100, 1, 1)")
     assert field.finish(run)["rows"] == 9
     assert hits(field) == [(0, 1), (1, 9)]
@@ -120,7 +120,7 @@ def statements_until(field: Field, run: rs.Run, monkeypatch: pytest.MonkeyPatch)
     sent: list[str] = []
     thread: list[int] = []
     execute = psycopg.Cursor.execute
-    find = PageFinder._find
+    find = PageFinder._search
     begin = passes.Pass._open
 
     def counting_execute(self: Any, query: Any, *given: Any, **options: Any) -> Any:
@@ -138,7 +138,7 @@ def statements_until(field: Field, run: rs.Run, monkeypatch: pytest.MonkeyPatch)
 
     with monkeypatch.context() as patched:
         patched.setattr(psycopg.Cursor, "execute", counting_execute)
-        patched.setattr(PageFinder, "_find", found)
+        patched.setattr(PageFinder, "_search", found)
         patched.setattr(passes.Pass, "_open", opened)
         field.make_due(run)
         field.tick()

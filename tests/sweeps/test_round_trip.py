@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 
 import rowsweep as rs
 from rowsweep.sweeps.batch.frames import column_form
-from rowsweep.sweeps.batch.reading import CopyReader
+from rowsweep.sweeps.batch.reading import PageRows
 from rowsweep.sweeps.batch.writeback import write_back
 from rowsweep.sweeps.keyset.catalog import Table, find_table
 from rowsweep.sweeps.keyset.statements import Statements
@@ -110,9 +110,9 @@ class Bench:
             self.connection.execute(sql.SQL("insert into t values ({}, {})").format(at, marks), row)
         self.connection.execute("insert into kept select * from t")
 
-    def reader(self) -> CopyReader:
+    def reader(self) -> PageRows:
         """Read all of it."""
-        return CopyReader(
+        return PageRows(
             connection=lambda: self.connection,
             statements=self.statements,
             columns=self.table.columns,
@@ -121,7 +121,7 @@ class Bench:
             lock=False,
         )
 
-    def write(self, answer: Any, reader: CopyReader) -> int:
+    def write(self, answer: Any, reader: PageRows) -> int:
         """Write back what a handler would return."""
         values = {"rs_u0": "1000"}
         held: Any = self

@@ -1,0 +1,129 @@
+"""The public surface as code that only has to type-check."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, assert_type
+
+import polars as pl
+import pyarrow as pa
+from pydantic import BaseModel
+
+import rowsweep as rs
+
+
+class Window(BaseModel):
+    """A typed input."""
+
+    since: dt.date
+
+
+def connecting() -> None:
+    """Connect, install, and look."""
+    app = rs.connect("postgresql://localhost/shop", schema="sweeps", actor="me", work=False, pooler=True)
+    assert_type(app, rs.App)
+    assert_type(rs.current(), rs.App)
+    assert_type(rs.ledger(), pl.DataFrame)
+    assert_type(rs.runs(name="totals", limit=5), list[rs.Snapshot])
+    assert_type(rs.attach("totals"), rs.Run)
+    assert_type(app.place, str)
+    app.install()
+    rs.install()
+    rs.work()
+    with rs.transaction() as tx:
+        tx.execute("select 1")
+    app.close()
+
+
+def rows() -> None:
+    """Describe rows."""
+    rs.Rows("orders")
+    rs.Rows(("sales", "orders"), columns=["id", "price"], where="total is null", until="start")
+    rs.Rows("orders", where="at > %(cutoff)s", params={"cutoff": "2025-01-01"}, key=["at", "id"])
+    rs.Rows("orders", until="never")  # type: ignore[arg-type]
+
+
+def sweeps() -> None:
+    """Declare a sweep in each of its forms."""
+    totals = rs.backfill("totals", rows=rs.Rows("orders"), set={"total": "price * qty"})
+    assert_type(totals, rs.Sweep[Any])
+
+    @rs.backfill("bands", rows=rs.Rows("orders", columns=["id", "price"]), batch_rows=5_000, rate="2000/s")
+    def bands(batch: rs.Batch) -> pl.DataFrame:
+        assert_type(batch.frame, pl.DataFrame)
+        assert_type(batch.rows, list[dict[str, Any]])
+        assert_type(batch.index, int)
+        assert_type(batch.key, str)
+        arrow: pa.Table = batch.arrow
+        assert arrow is not None
+        return batch.frame.select("id", band=pl.lit("low"))
+
+    assert_type(bands, rs.Sweep[Any])
+
+    @rs.backfill("index", rows=rs.Rows("orders"), atomic=False, input=Window, environments=("production",))
+    def index(batch: rs.Batch) -> None:
+        batch.execute("select %(since)s", {"since": batch.input.since})
+        with batch.connection.transaction():
+            batch.connection.execute("select 1")
+        if batch.signal is not None and batch.signal.aborted:
+            return
+
+    def handler(batch: rs.Batch) -> list[dict[str, Any]]:
+        return batch.rows
+
+    assert_type(rs.backfill("dicts", handler, rows=rs.Rows("orders"), retry=rs.Retry(attempts=3)), rs.Sweep[Any])
+    rs.backfill("both", handler, rows=rs.Rows("orders"), set={"total": "1"})  # type: ignore[call-overload]
+    rs.backfill("set", rows=rs.Rows("orders"), set={"total": "1"}, atomic=False)  # type: ignore[call-overload]
+    rs.backfill("rowless", handler)  # type: ignore[call-overload]
+    index.launch(Window(since=dt.date(2025, 1, 1)), force=True, delay="5m")
+
+
+def runs(totals: rs.Sweep[None]) -> None:
+    """Preview, launch, watch and steer."""
+    assert_type(totals.preview(10), pl.DataFrame)
+    run = totals.launch(batch_rows=500, rate="100/s")
+    assert_type(run, rs.Run)
+    assert_type(run.wait(timeout="10m"), dict[str, Any])
+    snapshot = run.snapshot()
+    assert_type(snapshot, rs.Snapshot)
+    assert_type(snapshot.rows, int)
+    assert_type(snapshot.percent, float | None)
+    assert_type(snapshot.finished_at, dt.datetime | None)
+    assert_type(run.pause("on call"), rs.Snapshot)
+    assert_type(run.resume(), rs.Snapshot)
+    assert_type(run.cancel(reason="wrong table"), rs.Snapshot)
+    assert_type(run.attached, bool)
+    assert_type(run.note, str | None)
+    assert_type(totals.checksum, str)
+
+
+def jobs() -> None:
+    """Declare and enqueue jobs: input and result are typed together."""
+
+    @rs.job("mail", tenant=lambda _: "acme", input=Window, key=lambda window: str(window.since))
+    def mail(ctx: rs.Ctx, window: Window) -> int:
+        with ctx.transaction() as tx:
+            tx.execute("select 1")
+        return window.since.year
+
+    assert_type(mail, rs.JobHandle[Window, int])
+    assert_type(mail.enqueue(Window(since=dt.date(2025, 1, 1)), delay="5m", priority=5), rs.EnqueueResult)
+
+    @rs.job(tenant="none", queue="slow", retry=rs.Retry(attempts=2, base="5s"))
+    def nightly(ctx: rs.Ctx) -> None:
+        assert_type(ctx.attempt, int)
+
+    assert_type(nightly, rs.JobHandle[None, None])
+    nightly.enqueue()
+    mail.enqueue("tomorrow")  # type: ignore[arg-type]
+    rs.job("tenantless", input=int)  # type: ignore[call-overload]
+
+
+def errors() -> None:
+    """Match on the code; show cause and fix."""
+    try:
+        rs.attach("totals")
+    except rs.RowsweepError as error:
+        assert_type(error.code, str)
+        assert_type(error.cause, str)
+        assert_type(error.fix, str)
