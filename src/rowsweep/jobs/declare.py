@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
@@ -11,6 +11,7 @@ from rowsweep.jobs.concurrency import Keyed, declared_concurrency
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.handle import JobHandle, JobOptions
 from rowsweep.jobs.inputs import InputType
+from rowsweep.jobs.limits import EVENT_POLL, Length, check_length
 from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.request import check_key, check_queue
 from rowsweep.jobs.retry import Retry
@@ -20,6 +21,10 @@ from rowsweep.options import count
 In = TypeVar("In")
 Out = TypeVar("Out")
 Key = str | Callable[[Any], str]
+_KNOWN: Final = (
+    "tenant", "input", "queue", "priority", "key", "retry", "concurrency", "timeout", "step_timeout", "event_poll",
+    "description",
+)  # fmt: skip
 Declared = int | Keyed | tuple[int, Keyed] | tuple[Keyed, int] | None
 
 
@@ -34,6 +39,9 @@ def job(
     key: Key | None = None,
     retry: Retry | None = None,
     concurrency: Declared = None,
+    timeout: Length | None = None,
+    step_timeout: Length | None = None,
+    event_poll: Length = EVENT_POLL,
     description: str | None = None,
 ) -> Callable[[Callable[[Ctx, In], Out]], JobHandle[In, Out]]: ...
 @overload
@@ -46,6 +54,9 @@ def job(
     key: Key | None = None,
     retry: Retry | None = None,
     concurrency: Declared = None,
+    timeout: Length | None = None,
+    step_timeout: Length | None = None,
+    event_poll: Length = EVENT_POLL,
     description: str | None = None,
 ) -> Callable[[Callable[[Ctx], Out]], JobHandle[None, Out]]: ...
 @overload
@@ -60,6 +71,9 @@ def job(
     key: Key | None = None,
     retry: Retry | None = None,
     concurrency: Declared = None,
+    timeout: Length | None = None,
+    step_timeout: Length | None = None,
+    event_poll: Length = EVENT_POLL,
     description: str | None = None,
 ) -> JobHandle[Any, Out]: ...
 def job(
@@ -76,7 +90,10 @@ def job(
     input, or `"none"`. `input` is any type a pydantic TypeAdapter takes; it is validated at enqueue and again at the
     run. A crash re-delivers the job once its lease lapses: its body must be idempotent, or keep its effects in
     `ctx.step.run` and `ctx.transaction()`. `concurrency` caps its runs across the fleet: a count, a `Keyed`, or a
-    tuple of one each; a job over its cap waits, uncounted. Declaring the name again from the same place replaces the
+    tuple of one each; a job over its cap waits, uncounted. `timeout` is the longest one execution may take, and
+    `step_timeout` one step of it: past it the run's signal is aborted and the attempt fails; a body that goes on even
+    then is left behind, unable to write. `event_poll` is how often parked waits are looked at that no publication
+    woke. Declaring the name again from the same place replaces the
     declaration.
 
     Raises InvalidDeclaration, TenantRequired, DuplicateJob.
@@ -122,6 +139,9 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
     key: Key | None = None,
     retry: Retry | None = None,
     concurrency: Declared = None,
+    timeout: Length | None = None,
+    step_timeout: Length | None = None,
+    event_poll: Length = EVENT_POLL,
     description: str | None = None,
     kind: str = "job",
     **unknown: Any,
@@ -131,7 +151,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
         from rowsweep.errors import nearest
 
         first = next(iter(unknown))
-        known = ("tenant", "input", "queue", "priority", "key", "retry", "concurrency", "description")
+        known = _KNOWN
         raise InvalidDeclaration(
             f"{kind} {name or '(unnamed)'!r} has no option {first!r}; nearest: "
             f"{', '.join(nearest(first, known)) or 'none'}.",
@@ -158,6 +178,9 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
         key=key,
         retry=retry or Retry(),
         concurrency=declared_concurrency(concurrency),
+        timeout=check_length(timeout, option="timeout"),
+        step_timeout=check_length(step_timeout, option="step_timeout"),
+        event_poll=check_length(event_poll, option="event_poll") or EVENT_POLL,
         description=description,
         kind=kind,
     )

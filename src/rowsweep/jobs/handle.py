@@ -6,13 +6,16 @@ import inspect
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rowsweep.errors import InvalidInput
 from rowsweep.jobs import ambient
 from rowsweep.jobs.concurrency import Concurrency
+from rowsweep.jobs.limits import EVENT_POLL
 from rowsweep.jobs.request import EnqueueOptions, NewJob, check_key
 from rowsweep.jobs.tenancy import tenant_of
+from rowsweep.options import format_duration
 
 if TYPE_CHECKING:
     from rowsweep.jobs.inputs import InputType
@@ -36,6 +39,9 @@ class JobOptions:
     key: str | Callable[[Any], str] | None
     retry: Retry
     concurrency: Concurrency = field(default_factory=Concurrency)
+    timeout: timedelta | None = None
+    step_timeout: timedelta | None = None
+    event_poll: timedelta = EVENT_POLL
     description: str | None = None
     kind: str = "job"
 
@@ -150,6 +156,9 @@ class JobHandle(Generic[In, Out]):
             "attempts": self.retry.attempts,
             "dead_letter": self.retry.dead_letter,
             "concurrency": self.options.concurrency.describe(),
+            "timeout": _shown(self.options.timeout),
+            "step_timeout": _shown(self.options.step_timeout),
+            "event_poll": _shown(self.options.event_poll),
         }
 
     def _key(self, parsed: Any, options: EnqueueOptions) -> str:
@@ -157,3 +166,7 @@ class JobHandle(Generic[In, Out]):
         if key is None:
             return str(uuid.uuid4())
         return check_key(key(parsed) if callable(key) else key, option="key")
+
+
+def _shown(length: timedelta | None) -> str | None:
+    return None if length is None else format_duration(length)
