@@ -281,3 +281,55 @@ def test_two_claimers_at_once_never_share_a_job(world: World) -> None:
     every = [job_id for ids in taken for job_id in ids]
     assert len(every) == len(set(every))
     assert set(every) == expected
+
+
+def test_rows_of_a_name_whose_cap_is_full_are_left_out(world: World) -> None:
+    """N-021: a plain cap by its name; what lies behind is taken, and nothing of it shortens the next wait."""
+    world.enqueue("capped")
+    world.enqueue("capped", delay_seconds=5)
+    free = world.enqueue("mail")
+    passed = world.claim("capped", "mail", busy=[("capped", None)])
+    assert ids_of(passed.jobs) == [free]
+    assert passed.next_run_at is None
+    assert len(world.claim("capped", "mail").jobs) == 1
+
+
+def test_rows_of_a_key_whose_cap_is_full_are_left_out(world: World) -> None:
+    """N-021: a keyed one by name and key; the same key of another name is another cap."""
+    for _ in range(3):
+        world.enqueue("mail", concurrency_key="a")
+    other = world.enqueue("mail", concurrency_key="b")
+    keyless = world.enqueue("mail")
+    another = world.enqueue("post", concurrency_key="a")
+    passed = world.claim("mail", "post", busy=[("mail", "a")])
+    assert sorted(ids_of(passed.jobs)) == sorted([other, keyless, another])
+    assert len(world.claim("mail", "post").jobs) == 3
+
+
+def test_a_pass_takes_no_more_of_a_name_than_there_is_room_for(world: World) -> None:
+    """S-348, N-021: the rest is left where it stands, for whoever has room."""
+    ids = [world.enqueue("capped") for _ in range(5)]
+    free = [world.enqueue("mail") for _ in range(3)]
+    passed = world.claim("capped", "mail", rooms={"capped": 2})
+    assert ids_of(passed.jobs) == [*ids[:2], *free]
+    assert ids_of(world.claim("capped", rooms={"capped": 2}, worker="w2").jobs) == ids[2:4]
+
+
+def test_a_pass_takes_no_more_of_a_key_than_there_is_room_for(world: World) -> None:
+    """S-348: one tenant's backlog does not fill a pass, and rows without a key are bounded by nothing."""
+    ids = [world.enqueue("mail", concurrency_key=key) for key in ("a", "a", "b", "a", "b", "c")]
+    free = [world.enqueue("mail") for _ in range(2)]
+    passed = world.claim("mail", key_rooms={"mail": 1})
+    assert ids_of(passed.jobs) == [ids[0], ids[2], ids[5], *free]
+    assert world.job(ids[1]).state == "ready"
+
+
+def test_a_lapsed_row_under_a_full_cap_is_buried_but_not_taken_again(world: World) -> None:
+    """N-021, S-093: what can never run again need not wait for room."""
+    spent = world.running("capped", max_attempts=1)
+    keyed = world.running("mail", concurrency_key="a")
+    plain = world.running("capped")
+    world.hands.pass_time(31)
+    passed = world.claim("capped", "mail", busy=[("capped", None), ("mail", "a")])
+    assert (ids_of(passed.jobs), ids_of(passed.buried)) == ([], [spent.id])
+    assert sorted(ids_of(world.claim("capped", "mail").jobs)) == sorted([keyed.id, plain.id])
