@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.app import App, attach, connect, current, install, ledger, runs, transaction, work
+from rowsweep.app import App, attach, connect, current, install, ledger, reset_event_bus, runs, transaction, work
 from rowsweep.errors import RowsweepError
 from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
@@ -14,6 +14,8 @@ from rowsweep.jobs.request import EnqueueOptions, EnqueueResult
 from rowsweep.jobs.retry import Retry
 from rowsweep.jobs.tasks.declare import task
 from rowsweep.lifecycle import configure_lifecycle
+from rowsweep.queue.bus import event_bus, events_purge_target, publish_event, use_event_bus
+from rowsweep.queue.events import Event
 from rowsweep.sweeps.declare import Sweep, backfill
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.run import Run
@@ -21,6 +23,8 @@ from rowsweep.sweeps.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from rowsweep.queue.memory.driver import MemoryDriver
+    from rowsweep.queue.memory.events.bus import MemoryEventBus
+    from rowsweep.queue.postgres.bus import PostgresEventBus
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.sweeps.batch.batch import Batch
     from rowsweep.worker.worker import Worker
@@ -28,15 +32,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "JobHandle", "Keyed", "MemoryDriver", "PostgresDriver",
-    "Retry", "Rows", "RowsweepError", "Run", "Snapshot", "Sweep", "Worker", "attach", "backfill",
-    "configure_lifecycle", "connect", "current", "install", "job", "ledger", "runs", "task", "transaction", "work",
+    "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "Event", "JobHandle", "Keyed", "MemoryDriver",
+    "MemoryEventBus", "PostgresDriver", "PostgresEventBus", "Retry", "Rows", "RowsweepError", "Run", "Snapshot",
+    "Sweep", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "current", "event_bus",
+    "events_purge_target", "install", "job", "ledger", "publish_event", "reset_event_bus", "runs", "task",
+    "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {
     "Batch": "rowsweep.sweeps.batch.batch",
     "MemoryDriver": "rowsweep.queue.memory.driver",
+    "MemoryEventBus": "rowsweep.queue.memory.events.bus",
     "PostgresDriver": "rowsweep.queue.postgres.driver",
+    "PostgresEventBus": "rowsweep.queue.postgres.bus",
     "Worker": "rowsweep.worker.worker",
 }
 

@@ -15,6 +15,7 @@ from rowsweep.errors import DriverUnavailable, InvalidOption, NotImplementedByDr
 from rowsweep.jobs import ambient
 from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle
+from rowsweep.queue.bus import EventBus, use_event_bus
 from rowsweep.sweeps.run import Run, ledger_of
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
 
@@ -58,6 +59,7 @@ class App:
         self._context = context or (lambda: None)
         self._workers: dict[str, Worker] = {}
         self._lock = threading.RLock()
+        self.events = _bus_of(driver, self._woken)
         self._remove_hook = lifecycle().on("close", f"rowsweep.app.{id(self)}", self._closed_by)
 
     @property
@@ -124,8 +126,7 @@ class App:
         if connection is not None:
             return self._driver.join(connection).jobs.enqueue(requests)
         results = self.stores().jobs.enqueue(requests)
-        for worker in list(self._workers.values()):
-            worker.kick()
+        self._kick()
         return results
 
     @contextmanager
@@ -189,6 +190,15 @@ class App:
             if _current is self:
                 _current = None
                 ambient.use_enqueuer(None)
+                use_event_bus(None)
+
+    def _kick(self) -> None:
+        for worker in list(self._workers.values()):
+            worker.kick()
+
+    def _woken(self, queues: list[str]) -> None:
+        if queues:
+            self._kick()
 
     def _closed_by(self, shutdown: Shutdown) -> None:
         self.close(deadline_at=shutdown.deadline_at)
@@ -244,6 +254,7 @@ def connect(  # noqa: PLR0913 - one parameter an option
         app = App(driver, actor=actor, app_version=app_version, work=work, context=context, embedded=embedded)
         _current = app
         ambient.use_enqueuer(app)
+        use_event_bus(app.events)
         return app
 
 
@@ -329,6 +340,20 @@ def _postgres_driver(address: str, *, schema: str | None, pooler: bool, embedded
     else:
         driver.schema_status()
     return driver
+
+
+def reset_event_bus() -> None:
+    """Publish into a fresh heap of this process from now on; for tests."""
+    from rowsweep.queue.memory.events.bus import MemoryEventBus
+
+    use_event_bus(MemoryEventBus())
+
+
+def _bus_of(driver: Driver, published: Callable[[list[str]], None]) -> EventBus:
+    """Answer the driver's own kind of bus: a fleet's events never end up in one process's heap."""
+    make = getattr(driver, "event_bus", None)
+    made: EventBus = EventBus(driver, published=published) if make is None else make(published=published)
+    return made
 
 
 def _is_same(app: App, address: str, schema: str | None) -> bool:

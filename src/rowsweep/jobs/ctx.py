@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from datetime import timedelta
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from rowsweep.jobs.json_form import Json
+    from rowsweep.queue.events import Event
     from rowsweep.signals import RunSignal
 
 T = TypeVar("T")
@@ -53,6 +54,22 @@ class Steps(Protocol):
 
         Until then the run is parked: it holds no thread, no connection and no attempt, and survives every restart.
         What the body did before is replayed from its steps, so keep effects in `run`.
+        """
+
+    def wait_for_event(
+        self,
+        name: str,
+        event: str,
+        key: str | None = None,
+        timeout: str | timedelta | None = "24h",
+        since: datetime | None = None,
+    ) -> Event | None:
+        """Answer the earliest event of this name and key that is published after this step was first reached.
+
+        Parked until then; None once the timeout has passed; `timeout=None` waits without end. A publication whose
+        transaction was open when the step was reached counts, and so do events since an aware instant given as
+        `since`. `key=None` means events without a key. Events are not used up: every wait for one gets it. The answer
+        is stored and replayed.
         """
 
 

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from rowsweep.errors import InvalidOption
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -70,6 +72,17 @@ class StepWait:
     key: str | None
     timeout_seconds: float | None
     since: datetime | None = None
+
+
+def check_instant(instant: object, *, option: str) -> datetime:
+    """Refuse what is not an aware instant: events are compared on the database's clock."""
+    if not isinstance(instant, datetime) or instant.tzinfo is None:
+        raise InvalidOption(
+            f"{option} must be an aware datetime; got {instant!r:.80}.",
+            fix=f"{option}=rs.event_bus().now()",
+            meta={"option": option},
+        )
+    return instant
 
 
 class EventStore(Protocol):

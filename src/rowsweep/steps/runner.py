@@ -10,16 +10,18 @@ from rowsweep.errors import Aborted, Draining, Interrupted, LeaseLost, StepKindC
 from rowsweep.jobs.failure import failure_for_row
 from rowsweep.queue.records import StepPut
 from rowsweep.steps.checkpoint import MovingStep
+from rowsweep.steps.options import StepOptions
 from rowsweep.steps.output import output_form, restore
 from rowsweep.steps.trace import StepTrace
-from rowsweep.steps.waits import sleep
+from rowsweep.steps.waits import WAIT_TIMEOUT, Awaited, sleep, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from datetime import timedelta
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from rowsweep.queue.contract import Driver, StepStore
+    from rowsweep.queue.events import Event
     from rowsweep.queue.records import Claim, Step, StepKind
     from rowsweep.signals import RunSignal
 
@@ -31,8 +33,17 @@ class StepRunner:
     for, a fence that did not hold, and progress for which the job counts its attempts anew.
     """
 
-    def __init__(self, *, driver: Driver, claim: Claim, run_id: UUID, signal: RunSignal) -> None:
+    def __init__(
+        self,
+        *,
+        driver: Driver,
+        claim: Claim,
+        run_id: UUID,
+        signal: RunSignal,
+        options: StepOptions | None = None,
+    ) -> None:
         self.claim = claim
+        self.options = options or StepOptions()
         self.run_id = run_id
         self.trace = StepTrace()
         self.suspension: Suspend | None = None
@@ -81,6 +92,25 @@ class StepRunner:
     def sleep(self, name: str, duration: str | timedelta) -> None:
         """Leave until the duration has passed since this step was first reached, then go on; parked meanwhile."""
         sleep(self, name, duration)
+
+    def wait_for_event(
+        self,
+        name: str,
+        event: str,
+        key: str | None = None,
+        timeout: str | timedelta | None = WAIT_TIMEOUT,
+        since: datetime | None = None,
+    ) -> Event | None:
+        """Leave until an event of this name and key is published, then answer it; None once the timeout has passed.
+
+        Counted from when this step was first reached, or from `since`. Stored and replayed like any step.
+        """
+        return wait_for_event(self, name, Awaited(event=event, key=key, timeout=timeout, since=since))
+
+    @property
+    def looks_for_itself(self) -> bool:
+        """Say whether no worker's look will make this run due when its event has come."""
+        return self._driver.control().workers is None
 
     def suspend(self, request: Suspend) -> NoReturn:
         """Remember that the run asked to leave, then leave: a body that swallows it is asked again at its next step."""

@@ -10,6 +10,7 @@ from rowsweep.jobs.registry import registered_jobs
 from rowsweep.queue.records import ClaimOptions
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper
+from rowsweep.worker.polls import EventPolls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,7 @@ class Claims:
         self._hot: set[str] = set()
         self._lapsed_at: dict[str, float] = {}
         self._announced_at: float | None = None
+        self._polls = EventPolls(equipment.clock)
         self._interval = options.floor_seconds
         self._looper = Looper("claims", self._step, timers=equipment.timers, failed=self._failed)
 
@@ -121,7 +123,8 @@ class Claims:
             self._announced_at = self._clock.monotonic()
             return None
         announce = self._admission.announcement(sorted(handles)) if self._announce_in() <= 0 else None
-        seen = workers.look(queues=queues, names=sorted(handles), announce=announce)
+        poll = self._polls.take_due(handles)
+        seen = workers.look(queues=queues, names=sorted(handles), announce=announce, poll=poll)
         if announce is not None:
             self._announced_at = self._clock.monotonic()
         return seen
@@ -170,8 +173,8 @@ class Claims:
     def _next_in(self, found: int, due_in: float | None) -> float:
         waits = self._options.floor_seconds if found else self._interval
         self._interval = self._options.floor_seconds if found else min(waits * 2, self._options.poll_seconds)
-        # An announcement that falls due in between rides on the next look, however little later that is.
-        waits = min(waits, self._options.announce_seconds)
+        # An announcement or a poll that falls due in between rides on the next look, however little later that is.
+        waits = min(waits, self._options.announce_seconds, self._polls.shortest_seconds)
         return waits if due_in is None else min(waits, max(due_in, _SOONEST_SECONDS))
 
     def _is_lapsed_due(self, queue: str) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rowsweep.clock import Clock
+    from rowsweep.queue.bus import EventBus
 
 
 class MemoryDriver:
@@ -93,6 +94,16 @@ class MemoryDriver:
             fix='rs.connect("postgresql://…")',
             meta={"driver": self.name, "feature": "sweep_connection"},
         )
+
+    def keep_events(self, at_most: int) -> None:
+        """Keep so many events, the newest."""
+        self._state.max_events = at_most
+
+    def event_bus(self, **options: Any) -> EventBus:
+        """Answer a bus over this driver; takes the bus's options."""
+        from rowsweep.queue.memory.events.bus import MemoryEventBus
+
+        return MemoryEventBus(self, **options)
 
     def close(self) -> None:
         """Do nothing: there is no connection, and the rows stay readable."""

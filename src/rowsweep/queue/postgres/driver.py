@@ -11,6 +11,7 @@ from rowsweep.clock import SystemClock
 from rowsweep.errors import DriverUnavailable, InvalidOption
 from rowsweep.queue.contract import Stores, Transaction
 from rowsweep.queue.postgres import install as schema_install
+from rowsweep.queue.postgres.bus import PostgresEventBus
 from rowsweep.queue.postgres.connections import Connections
 from rowsweep.queue.postgres.place import Place
 from rowsweep.queue.postgres.pools import Pools
@@ -21,6 +22,7 @@ from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
 from rowsweep.queue.postgres.stores.ledger import PostgresLedger
+from rowsweep.queue.postgres.stores.schedules.advisory import AdvisoryLock
 from rowsweep.queue.postgres.stores.schedules.leader import PostgresLeader
 from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedules
 from rowsweep.queue.postgres.stores.steering import PostgresSteering
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from rowsweep.clock import Clock
+    from rowsweep.queue.bus import EventBus
     from rowsweep.queue.postgres.connections import SweepConnection
     from rowsweep.queue.postgres.install import SchemaStatus
     from rowsweep.queue.postgres.session import Session
@@ -113,9 +116,23 @@ class PostgresDriver:
         with self._pools.work() as connection:
             yield connection
 
+    def advisory_lock(self, key: str) -> AdvisoryLock:
+        """Answer a session's lock of this database and schema, on a connection of its own; it is not taken yet."""
+        if self.pooler:
+            raise InvalidOption(
+                "an advisory lock is a session's, and behind a transaction pooler no session is ours.",
+                fix="LeaseLeader(driver), which needs no particular connection",
+                meta={"option": "pooler"},
+            )
+        return AdvisoryLock(self._connections, f"{self._place.schema()}:{key}")
+
     def reserve(self, bodies: int) -> None:
         """Make sure that so many bodies, each with a connection, leave some for the application's own calls."""
         self._pools.reserve(bodies)
+
+    def event_bus(self, **options: Any) -> EventBus:
+        """Answer a bus over this driver; takes the bus's options."""
+        return PostgresEventBus(self, **options)
 
     def ping(self) -> None:
         """Ask the database once; raises DriverUnavailable, SchemaMissing, SchemaOutdated."""

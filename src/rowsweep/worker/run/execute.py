@@ -12,6 +12,7 @@ from rowsweep.jobs import ambient
 from rowsweep.jobs.ambient import Surroundings
 from rowsweep.jobs.ctx import Actor
 from rowsweep.steps.context import RunCtx
+from rowsweep.steps.options import StepOptions
 from rowsweep.steps.runner import StepRunner
 from rowsweep.telemetry.events import emit
 from rowsweep.worker.run.execution import Execution
@@ -39,7 +40,13 @@ class Executor:
         Answers None where its end was decided elsewhere, so that there is nothing left to settle.
         """
         started_at = self._clock.monotonic()
-        runner = StepRunner(driver=self._driver, claim=flight.claim, run_id=flight.job.run_id, signal=flight.signal)
+        runner = StepRunner(
+            driver=self._driver,
+            claim=flight.claim,
+            run_id=flight.job.run_id,
+            signal=flight.signal,
+            options=StepOptions.of(flight.handle.options),
+        )
         result, error = None, None
         try:
             result = self._body(flight, runner)

@@ -1,0 +1,9 @@
+"""The event bus of a fleet: events in Postgres, for every process that shares it."""
+
+from __future__ import annotations
+
+from rowsweep.queue.bus import EventBus
+
+
+class PostgresEventBus(EventBus):
+    """Publish and find events in `x_job_events` of a `PostgresDriver`."""
