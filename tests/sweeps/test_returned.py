@@ -214,14 +214,37 @@ def test_dicts_have_the_values_of_psycopg_and_text_where_it_has_no_type(field: F
     assert (row["a"], row["b"], row["c"], row["d"], row["f"]) == ("sad", "(1,x)", b"\x01", "101", "{sad}")
 
 
-def test_a_value_that_no_frame_can_hold_is_refused_with_its_row(field: Field) -> None:
-    """N-064, N-059: an infinite timestamp has no place in Arrow; dicts and set= need none."""
-    field.sql("create table t (id int primary key, at timestamptz, n int)")
-    field.sql("insert into t values (1, now(), 0), (2, 'infinity', 0)")
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("timestamptz", "infinity"),
+        ("numeric(8,2)", "NaN"),
+        ("time", "24:00:00"),
+        ("float8[]", "{1,NaN}"),
+        ("int[]", "{{1,2},{3,4}}"),
+    ],
+)
+def test_a_value_that_no_frame_can_hold_is_refused_with_its_row(field: Field, kind: str, value: str) -> None:
+    """N-064, N-059: what has no place in Arrow; terminal, since nothing changes it. set= needs none."""
+    field.sql(f"create table t (id int primary key, v {kind}, n int)")
+    field.sql("insert into t values (1, null, 0), (2, %s, 0)", [value])
     run = rs.backfill("look", lambda batch: batch.frame, rows=rs.Rows("t")).launch()
     with pytest.raises(SweepFailed) as caught:
         field.finish(run)
-    for word in ("'at'", "'infinity'", "id=2", "Rows(columns="):
+    for word in ("'v'", "id=2", "Rows(columns="):
         assert word in str(caught.value)
+    assert field.job(run).attempt == 1
     field.sweep(rs.backfill("count", rows=rs.Rows("t"), set={"n": "n + 1"}))
     assert field.one("select count(*) from t where n = 1") == 2
+
+
+@pytest.mark.parametrize("answer", [frame(lambda f: f), lambda b: b.rows])
+def test_a_composite_of_nulls_and_an_empty_bytea_are_not_null(field: Field, answer: Handler) -> None:
+    """N-064: `is null` is true of the one, an empty CSV field is what the other would be."""
+    field.sql("create type pair as (a int, b text)")
+    field.sql("create table t (id int primary key, p pair, b bytea, n int[], c char(4))")
+    field.sql("insert into t values (1, row(null, null), '', '{}', ' '), (2, null, null, null, null)")
+    before = field.sql("select ctid, t::text from t order by id")
+    totals = field.sweep(rs.backfill("same", answer, rows=rs.Rows("t")))
+    assert (totals["rows"], totals["written"]) == (2, 0)
+    assert field.sql("select ctid, t::text from t order by id") == before

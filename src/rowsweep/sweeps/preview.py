@@ -9,7 +9,7 @@ from rowsweep.errors import UnsafePreview
 from rowsweep.options import count
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.pages import Page, PageFinder
-from rowsweep.sweeps.batch.reading import CopyReader
+from rowsweep.sweeps.batch.reading import PageRows
 from rowsweep.sweeps.batch.work import HandlerCall, check_transaction
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.position import Position
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.keyset.catalog import Table
 
 _NO_RUN = str(UUID(int=0))
-_WHOLE = 1_000_000_000
 
 
 class _RolledBack(Exception):
@@ -65,9 +64,10 @@ def _previewed(sweep: Sweep[Any], held: BatchConnection, value: Any, rows: int) 
     finder = PageFinder(held, statements_for(table, spec, bounded=True), params, to)
     before = _reader(finder, table, to, matching=True).frame()
     if spec.assignments is not None:
-        finder.updated(spec.assignments, Position(), _WHOLE)
+        finder.update(spec.assignments, Position(), Page(is_full=True, to=to))
     else:
-        _run_handler(sweep, finder, table, value, Page(is_full=True, to=to, rows=before.height))
+        _run_handler(sweep, finder, table, value, Page(is_full=True, to=to))
+    held.connection.execute("set constraints all immediate")  # what a commit would only then refuse
     after = _reader(finder, table, to, matching=False).frame()
     return _side_by_side(sweep, table, before, after)
 
@@ -84,8 +84,8 @@ def _run_handler(sweep: Sweep[Any], finder: PageFinder, table: Table, value: Any
     call.write(answer, Position(), page.to, reader)
 
 
-def _reader(finder: PageFinder, table: Table, to: tuple[str, ...], *, matching: bool) -> CopyReader:
-    return CopyReader(
+def _reader(finder: PageFinder, table: Table, to: tuple[str, ...], *, matching: bool) -> PageRows:
+    return PageRows(
         connection=lambda: finder.held.connection,
         statements=finder.statements,
         columns=table.columns,
@@ -99,7 +99,7 @@ def _reader(finder: PageFinder, table: Table, to: tuple[str, ...], *, matching: 
 def _empty(sweep: Sweep[Any], held: BatchConnection, table: Table) -> pl.DataFrame:
     """Answer no rows, in the shape they would have."""
     statements = statements_for(table, sweep.spec, bounded=True)
-    nothing = CopyReader(
+    nothing = PageRows(
         connection=lambda: held.connection,
         statements=statements,
         columns=sweep.read_columns(table),

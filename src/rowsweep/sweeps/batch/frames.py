@@ -1,11 +1,11 @@
-"""Pages as frames: a schema fixed from the catalog, filled from COPY."""
+"""Pages as frames: a schema fixed from the catalog, filled from CSV."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from psycopg import sql
 
@@ -30,12 +30,32 @@ _MOST_DIGITS: Final = 38
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnForm:
-    """How one column travels: what is selected, as what Arrow reads its CSV, and what the frame shows."""
+    """How one column travels: what is selected, as what Arrow reads its CSV, and what the frame shows.
+
+    `is_bare` says that its text never holds a comma, a quote or a line's end.
+    """
 
     name: str
     select: sql.Composable
     arrow: pa.DataType
     finish: pl.DataType | None = None
+    is_bare: bool = False
+
+    @property
+    def field(self) -> sql.Composable:
+        """The SQL of its CSV field: NULL is empty, text is quoted (RFC 4180)."""
+        if self.is_bare:
+            return sql.SQL("coalesce(({})::pg_catalog.text, '')").format(self.select)
+        # concat() takes a value's own output, where a cast to text would cut a char's trailing blanks.
+        quoted_text = "'\"' || pg_catalog.replace(pg_catalog.concat({0}), '\"', '\"\"') || '\"'"
+        return sql.SQL(f"case when ({{0}}) is not distinct from null then '' else {quoted_text} end").format(
+            self.select
+        )
+
+
+def csv_line(forms: Iterable[ColumnForm]) -> sql.Composable:
+    """Answer the SQL of a row's CSV line."""
+    return sql.SQL(" || ',' || ").join(form.field for form in forms)
 
 
 def column_form(column: Column) -> ColumnForm:
@@ -51,19 +71,24 @@ def column_form(column: Column) -> ColumnForm:
     name = _catalog_name(column)
     element = column.element_name if column.element_schema == "pg_catalog" else None
     if name in _PLAIN:
-        return ColumnForm(name=column.name, select=own, arrow=getattr(pa, _PLAIN[name])())
+        arrow = getattr(pa, _PLAIN[name])()
+        return ColumnForm(name=column.name, select=own, arrow=arrow, is_bare=_PLAIN[name] != "string")
     if name in ("timestamp", "timestamptz"):
         zone = "UTC" if name == "timestamptz" else None
-        return ColumnForm(name=column.name, select=own, arrow=pa.timestamp("us", zone))
+        return ColumnForm(name=column.name, select=own, arrow=pa.timestamp("us", zone), is_bare=True)
     if name == "time":
-        return ColumnForm(name=column.name, select=own, arrow=pa.time64("us"))
+        return ColumnForm(name=column.name, select=own, arrow=pa.time64("us"), is_bare=True)
     if name == "numeric" and (digits := numeric_digits(column.typmod)) is not None:
-        return ColumnForm(name=column.name, select=own, arrow=pa.decimal128(*digits))
+        return ColumnForm(name=column.name, select=own, arrow=pa.decimal128(*digits), is_bare=True)
     if name == "bytea":
         hexed = sql.SQL("pg_catalog.encode({}, 'hex')").format(own)
         return ColumnForm(name=column.name, select=hexed, arrow=pa.string(), finish=pl.Binary())
     if column.category == "A" and element in _ELEMENTS:
-        listed = sql.SQL("pg_catalog.array_to_json({})").format(own)
+        # JSON has neither NaN nor -0: a float's own text has both.
+        form = (
+            "pg_catalog.array_to_json({}::pg_catalog.text[])" if "float" in element else "pg_catalog.array_to_json({})"
+        )
+        listed = sql.SQL(form).format(own)
         inner = getattr(pl, _ELEMENTS[element])
         return ColumnForm(name=column.name, select=listed, arrow=pa.string(), finish=pl.List(inner))
     return ColumnForm(name=column.name, select=sql.SQL("{}::pg_catalog.text").format(own), arrow=pa.string())
@@ -86,7 +111,7 @@ def numeric_digits(typmod: int) -> tuple[int, int] | None:
 
 
 def read_csv(data: bytes, forms: Iterable[ColumnForm], key: tuple[str, ...]) -> pa.Table:
-    """Read what COPY … CSV sent (no header, NULL an empty unquoted field) into the fixed schema.
+    """Read CSV (no header, NULL an empty unquoted field) into the fixed schema.
 
     Raises InvalidFrame, naming column and key, for a value that the schema cannot hold (an infinite timestamp).
     """
@@ -102,18 +127,48 @@ def read_csv(data: bytes, forms: Iterable[ColumnForm], key: tuple[str, ...]) -> 
         raise _unreadable(data, columns, key, str(error)) from error
 
 
-def as_frame(table: pa.Table, forms: Iterable[ColumnForm]) -> pl.DataFrame:
-    """Turn a page into a polars frame, bytea and arrays restored from their text."""
+def as_frame(table: pa.Table, forms: Iterable[ColumnForm], key: tuple[str, ...]) -> pl.DataFrame:
+    """Turn a page into a polars frame, bytea and arrays restored from their text.
+
+    Raises InvalidFrame, naming column and key, for an array that no list of its type can hold.
+    """
     import polars as pl
 
     frame = pl.DataFrame(table)
-    restored = []
-    for form in forms:
-        if isinstance(form.finish, pl.Binary):
-            restored.append(pl.col(form.name).str.decode("hex"))
-        elif form.finish is not None:
-            restored.append(pl.col(form.name).str.json_decode(form.finish))
+    restored = [_restored(frame, form, key) for form in forms if form.finish is not None]
     return frame.with_columns(restored) if restored else frame
+
+
+def _restored(frame: pl.DataFrame, form: ColumnForm, key: tuple[str, ...]) -> pl.Series:
+    import polars as pl
+
+    texts = frame[form.name]
+    if isinstance(form.finish, pl.Binary):
+        return texts.str.decode("hex")
+    assert form.finish is not None  # noqa: S101 - asked for those that have one
+    try:
+        return _decoded(texts, form.finish)
+    except pl.exceptions.PolarsError as error:
+        at = next(at for at in range(len(texts)) if not _decodes(texts.slice(at, 1), form.finish))
+        raise _no_place(form.name, frame.row(at, named=True), key, str(form.finish)) from error
+
+
+def _decoded(texts: pl.Series, form: pl.DataType) -> pl.Series:
+    import polars as pl
+
+    if isinstance(form, pl.List) and cast("pl.DataType", form.inner).is_float():
+        return texts.str.json_decode(pl.List(pl.String)).cast(form)
+    return texts.str.json_decode(form)
+
+
+def _decodes(texts: pl.Series, form: pl.DataType) -> bool:
+    import polars as pl
+
+    try:
+        _decoded(texts, form)
+    except pl.exceptions.PolarsError:
+        return False
+    return True
 
 
 def _catalog_name(column: Column) -> str:
@@ -132,8 +187,8 @@ def _parse(data: bytes, names: list[str], types: dict[str, Any]) -> pa.Table:
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-            true_values=["t"],
-            false_values=["f"],
+            true_values=["true"],
+            false_values=["false"],
         ),
     )
 
@@ -151,12 +206,14 @@ def _unreadable(data: bytes, columns: list[ColumnForm], key: tuple[str, ...], wh
             at = next(
                 (i for i, text in enumerate(texts[form.name].to_pylist()) if text and f"'{text}'" in str(error)), 0
             )
-            row = texts.slice(at, 1).to_pylist()[0]
-            shown = ", ".join(f"{name}={row[name]}" for name in key)
-            return InvalidFrame(
-                f"Column {form.name!r} holds {row[form.name]!r} in the row {shown}, which a frame's {form.arrow} "
-                "cannot hold.",
-                fix="leave the column out of Rows(columns=…), or correct the value",
-                meta={"column": form.name, "key": shown, "type": str(form.arrow)},
-            )
+            return _no_place(form.name, texts.slice(at, 1).to_pylist()[0], key, str(form.arrow))
     return InvalidFrame(f"The page cannot be read as a frame: {why:.300}", fix="read batch.rows instead", meta={})
+
+
+def _no_place(column: str, row: dict[str, Any], key: tuple[str, ...], kind: str) -> InvalidFrame:
+    shown = ", ".join(f"{name}={row[name]}" for name in key)
+    return InvalidFrame(
+        f"Column {column!r} holds {row[column]!r:.200} in the row {shown}, which a frame's {kind} cannot hold.",
+        fix="leave the column out of Rows(columns=…), read batch.rows instead, or correct the value",
+        meta={"column": column, "key": shown, "type": kind},
+    )

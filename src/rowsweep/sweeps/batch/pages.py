@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from psycopg.rows import tuple_row
 
@@ -21,16 +21,14 @@ if TYPE_CHECKING:
 
 _MOST_PAGES: Final = 16
 _MOST_AHEAD: Final = 20_000
-_Bound: TypeAlias = tuple[bool, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page found: whether it has all the keys asked for, the last one's texts, and how many rows matched."""
+    """A page found: whether it has all the keys asked for, and the last one's texts."""
 
     is_full: bool
     to: tuple[str, ...]
-    rows: int
 
 
 class PageFinder:
@@ -44,44 +42,35 @@ class PageFinder:
         self._params = dict(params)
         self._upper = cursor_values("u", upper)
         self._texts: dict[Any, str] = {}
-        self._ahead: deque[_Bound] = deque()
+        self._ahead: deque[Page] = deque()
         self._expects: tuple[tuple[str, ...] | None, int] | None = None
         self._steady: int | None = None
         self._to: tuple[str, ...] | None = None
 
-    def updated(self, assignments: Mapping[str, str], at: Position, limit: int) -> Page | None:
-        """Find the next page and update its matching rows; None at the end."""
-        found = self._find(at, limit)
-        if found is None:
-            return None
-        is_full, to = found
+    def update(self, assignments: Mapping[str, str], at: Position, page: Page) -> int:
+        """Update the page's matching rows; answer how many they were."""
         started = at.cursor is not None
         text = self._composed(("update", started), lambda: self.statements.update(assignments, started=started))
-        return Page(is_full=is_full, to=to, rows=self._execute(text, self.page_values(at, to)).rowcount)
+        return int(self._execute(text, self.page_values(at, page.to)).rowcount)
 
-    def counted(self, at: Position, limit: int, *, lock: bool) -> Page | None:
-        """Find the next page and count its matching rows, locking them where asked; None at the end."""
-        found = self._find(at, limit)
-        if found is None:
-            return None
-        is_full, to = found
+    def count(self, at: Position, page: Page, *, lock: bool) -> int:
+        """Count the page's matching rows, locking them where asked."""
         started = at.cursor is not None
         text = self._composed(("count", started, lock), lambda: self.statements.count(started=started, lock=lock))
-        (rows,) = self._execute(text, self.page_values(at, to)).fetchone()
-        return Page(is_full=is_full, to=to, rows=rows)
+        return int(self._execute(text, self.page_values(at, page.to)).fetchone()[0])
 
     def page_values(self, at: Position, to: Sequence[str]) -> dict[str, Any]:
         """Bind the bounds of a page and the application's parameters."""
         return {**self._params, **cursor_values("c", at.cursor), **cursor_values("u", to)}
 
-    def _find(self, at: Position, limit: int) -> _Bound | None:
-        """Find the next page's last key; once the size is steady, several pages' in one statement.
+    def find(self, at: Position, limit: int) -> Page | None:
+        """Find the next page, None at the end; once the size is steady, several pages' in one statement.
 
         Bounds found ahead tile the key range as those found one by one do: rows that appear in a page before its turn
         belong to it, rows behind the last known bound are found by the next search.
         """
         self._to = None
-        ahead, self._ahead = self._ahead, deque[_Bound]()
+        ahead, self._ahead = self._ahead, deque[Page]()
         if self._expects != (at.cursor, limit):
             ahead.clear()
         if not ahead and self._steady == limit and limit <= _MOST_AHEAD // 2:
@@ -91,22 +80,22 @@ class PageFinder:
         self._steady = limit
         if not ahead:
             return None
-        bound = ahead.popleft()
-        self._ahead, self._expects, self._to = ahead, (bound[1], limit), bound[1]
-        return bound
+        page = ahead.popleft()
+        self._ahead, self._expects, self._to = ahead, (page.to, limit), page.to
+        return page
 
-    def _search(self, at: Position, limit: int, pages: int) -> list[_Bound]:
+    def _search(self, at: Position, limit: int, pages: int) -> list[Page]:
         started = at.cursor is not None
         compose = self.statements.next_page if pages == 1 else partial(self.statements.next_pages, pages=pages)
         text = self._composed(("next", started, limit, pages), lambda: compose(limit, started=started))
         values = {**self._params, **self._upper, **cursor_values("c", at.cursor)}
-        found: list[_Bound] = []
+        found: list[Page] = []
         for is_full, *texts, exact in self._execute(text, values).fetchall():
             to = tuple(texts)
-            before = found[-1][1] if found else at.cursor
+            before = found[-1].to if found else at.cursor
             if not exact or to == before:
                 raise self._stuck(before, to)
-            found.append((is_full, to))
+            found.append(Page(is_full=is_full, to=to))
         return found
 
     def _stuck(self, before: tuple[str, ...] | None, to: tuple[str, ...]) -> CursorStuck:

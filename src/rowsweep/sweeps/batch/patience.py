@@ -18,6 +18,7 @@ _PASSING: Final = {
     "40P01": "deadlock",
     "40001": "serialization failure",
     "57014": "statement timeout",
+    "54000": "page too large",
 }
 _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "53300")
 
@@ -70,7 +71,7 @@ def is_lost_connection(error: BaseException) -> bool:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Say whether the batch is worth trying again smaller: a lock, a deadlock, a timeout, a lost connection."""
+    """Say whether the batch is worth trying again smaller: a lock, a deadlock, a timeout, a page too large."""
     behind = database_error(error)
     return is_lost_connection(error) or (behind is not None and behind.sqlstate in _PASSING)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from psycopg import ClientCursor
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 
 from rowsweep.sweeps.batch.dicts import has_keys
-from rowsweep.sweeps.batch.frames import as_frame, column_form, read_csv
+from rowsweep.sweeps.batch.frames import as_frame, column_form, csv_line, read_csv
 from rowsweep.sweeps.keyset.catalog import Column, quoted
 
 if TYPE_CHECKING:
@@ -27,12 +26,15 @@ _LOADED: Final = {
     "uuid", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "json", "jsonb", "inet", "cidr",
 }  # fmt: skip
 
+Form = Literal["frame", "dicts"]
+
 
 @dataclass(kw_only=True)
-class CopyReader:
+class PageRows:
     """Read the rows between the cursor and the page's last key, each form once.
 
-    Frames come through COPY and Arrow's CSV reader, dicts through psycopg's loaders, binary where it has them all.
+    Frames come as one CSV text through Arrow's reader (a row costs the client nothing then), dicts through psycopg's
+    loaders, binary where it has them all. `first_asked` is the form that was asked for first.
     """
 
     connection: Callable[[], Any]
@@ -43,12 +45,21 @@ class CopyReader:
     lock: bool
     matching: bool = True
     within: Callable[[], AbstractContextManager[object]] = nullcontext
+    first_asked: Form | None = field(default=None, init=False)
     _dicts: list[dict[str, Any]] | None = field(default=None, init=False)
     _table: pa.Table | None = field(default=None, init=False)
     _frame: pl.DataFrame | None = field(default=None, init=False)
 
+    def read(self, form: Form) -> int:
+        """Read the rows before anybody asks, and answer how many they are."""
+        return len(self._read_dicts()) if form == "dicts" else int(self._read_table().num_rows)
+
     def dicts(self) -> list[dict[str, Any]]:
         """Answer the rows as dicts of psycopg's own values."""
+        self.first_asked = self.first_asked or "dicts"
+        return self._read_dicts()
+
+    def _read_dicts(self) -> list[dict[str, Any]]:
         if self._dicts is None:
             query = self._select(quoted(column.name) for column in self.columns)
             binary = all(_has_loader(column) for column in self.columns)
@@ -58,14 +69,16 @@ class CopyReader:
 
     def table(self) -> pa.Table:
         """Answer the rows in their Arrow form."""
+        self.first_asked = self.first_asked or "frame"
         if any(form.finish is not None for form in self._forms()):
             return self.frame().to_arrow()
         return self._read_table()
 
     def frame(self) -> pl.DataFrame:
         """Answer the rows as a polars frame."""
+        self.first_asked = self.first_asked or "frame"
         if self._frame is None:
-            self._frame = as_frame(self._read_table(), self._forms())
+            self._frame = as_frame(self._read_table(), self._forms(), self.statements.table.key)
         return self._frame
 
     @property
@@ -96,16 +109,13 @@ class CopyReader:
     def _read_table(self) -> pa.Table:
         if self._table is None:
             forms = self._forms()
-            with self.within():
-                data = self._copy(self._select(form.select for form in forms))
-            self._table = read_csv(data, forms, self.statements.table.key)
+            query = self.statements.read_csv(
+                csv_line(forms), started=self.started, lock=self.lock, matching=self.matching
+            )
+            with self.within(), self.connection().cursor(row_factory=tuple_row, binary=True) as cursor:
+                (data,) = cursor.execute(query, self.values).fetchone()
+            self._table = read_csv(data or b"", forms, self.statements.table.key)
         return self._table
-
-    def _copy(self, select: Any) -> bytes:
-        connection = self.connection()
-        query = ClientCursor(connection).mogrify(select, self.values)
-        with connection.cursor() as cursor, cursor.copy(f"copy ({query}) to stdout (format csv)") as copy:
-            return b"".join(copy)
 
     def _forms(self) -> list[Any]:
         return [column_form(column) for column in self.columns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from psycopg import OperationalError
@@ -14,7 +14,7 @@ from rowsweep.errors import InvariantBroken, LeaseLost, TransactionEnded
 from rowsweep.queue.records import BatchClose
 from rowsweep.sweeps.batch.batch import Batch, BatchPlace
 from rowsweep.sweeps.batch.pages import Page, PageFinder
-from rowsweep.sweeps.batch.reading import CopyReader
+from rowsweep.sweeps.batch.reading import Form, PageRows
 from rowsweep.sweeps.batch.writeback import write_back
 from rowsweep.sweeps.position import PAGES_STEP, Plan, Position
 
@@ -102,8 +102,11 @@ class SetWork:
     def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
         """Update the next page."""
         with self.finder.held.transaction() as marker:
-            page = self.finder.updated(self.assignments, at, limit)
-            after = at.finished() if page is None else at.moved(page.to, rows=page.rows, written=page.rows)
+            page = self.finder.find(at, limit)
+            after = at.finished()
+            if page is not None:
+                rows = self.finder.update(self.assignments, at, page)
+                after = at.moved(page.to, rows=rows, written=rows)
             closed = self.closer.close(at, after, marker, stored=stored)
         return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
@@ -119,7 +122,7 @@ class HandlerCall:
     ctx: RunCtx | None
     input: Any
 
-    def batch(self, at: Position, to: tuple[str, ...], reader: CopyReader) -> Batch:
+    def batch(self, at: Position, to: tuple[str, ...], reader: PageRows) -> Batch:
         """Make what the handler is given."""
         return Batch(
             place=self.place(at, to),
@@ -133,9 +136,9 @@ class HandlerCall:
         """Say where a page is."""
         return BatchPlace(run_id=self.run_id, index=at.index + 1, after=at.cursor, to=to)
 
-    def reader(self, at: Position, to: tuple[str, ...], *, lock: bool, **more: Any) -> CopyReader:
+    def reader(self, at: Position, to: tuple[str, ...], *, lock: bool, **more: Any) -> PageRows:
         """Make what reads the page."""
-        return CopyReader(
+        return PageRows(
             connection=lambda: self.finder.held.connection,
             statements=self.finder.statements,
             columns=self.columns,
@@ -145,7 +148,7 @@ class HandlerCall:
             **more,
         )
 
-    def write(self, value: object, at: Position, to: tuple[str, ...], reader: CopyReader) -> int:
+    def write(self, value: object, at: Position, to: tuple[str, ...], reader: PageRows) -> int:
         """Write back what the handler returned; answer how many rows changed."""
         return write_back(
             value,
@@ -157,36 +160,43 @@ class HandlerCall:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AtomicWork:
-    """Run the handler in the batch's transaction: its writes commit with the checkpoint, exactly once."""
+    """Run the handler in the batch's transaction: its writes commit with the checkpoint, exactly once.
+
+    A page's matching rows are locked and counted before the handler runs: by reading them in the form that the handler
+    asked for in the batch before, else by a statement that only counts.
+    """
 
     call: HandlerCall
     closer: Closer
+    _habit: Form | None = field(default=None, init=False)
 
     def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
         """Do the next page."""
         finder = self.call.finder
         with finder.held.transaction() as marker:
-            page = finder.counted(at, limit, lock=True)
+            page = finder.find(at, limit)
             after = at.finished()
             if page is not None:
-                rows, written = self.run(at, page) if page.rows else (0, 0)
+                rows, written = self.run(at, page)
                 after = at.moved(page.to, rows=rows, written=written)
             closed = self.closer.close(at, after, marker, stored=stored)
         return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
     def run(self, at: Position, page: Page) -> tuple[int, int]:
-        """Run the handler over a found page and write back; answer how many rows it had, and how many changed.
-
-        A row that came into the page's range since it was counted is among those read.
-        """
+        """Run the handler over a found page and write back; answer how many rows it had, and how many changed."""
         call = self.call
         reader = call.reader(at, page.to, lock=True)
+        matching = call.finder.count(at, page, lock=True) if self._habit is None else reader.read(self._habit)
+        if not matching:
+            return 0, 0
         value = call.handler(call.batch(at, page.to, reader))
         check_transaction(call.finder.held.connection)
         written = call.write(value, at, page.to, reader)
-        return page.rows if reader.height is None else reader.height, written
+        self._habit = reader.first_asked
+        # A row that came into the page's range since it was counted is among those read.
+        return matching if reader.height is None else reader.height, written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,11 +211,12 @@ class OutsideWork:
         finder = self.call.finder
         if at.plan is None:
             with finder.held.transaction() as marker:
-                page = finder.counted(at, limit, lock=False)
-                if page is None or not page.rows:
+                page = finder.find(at, limit)
+                rows = 0 if page is None else finder.count(at, page, lock=False)
+                if page is None or not rows:
                     after = at.finished() if page is None else at.moved(page.to, rows=0, written=0)
                 else:
-                    after = at.planned(Plan(to=page.to, rows=page.rows))
+                    after = at.planned(Plan(to=page.to, rows=rows))
                 closed = self.closer.close(at, after, marker, stored=stored)
             return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
         return self._run(at, at.plan)

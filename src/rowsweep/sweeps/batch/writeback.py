@@ -26,7 +26,7 @@ from rowsweep.sweeps.keyset.statements import STAGE
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.batch.connection import BatchConnection
-    from rowsweep.sweeps.batch.reading import CopyReader
+    from rowsweep.sweeps.batch.reading import PageRows
     from rowsweep.sweeps.keyset.catalog import Table
     from rowsweep.sweeps.keyset.statements import Statements
 
@@ -40,7 +40,7 @@ def write_back(
     *,
     held: BatchConnection,
     statements: Statements,
-    reader: CopyReader,
+    reader: PageRows,
     values: Mapping[str, Any],
     started: bool,
 ) -> int:

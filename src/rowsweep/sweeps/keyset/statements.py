@@ -113,6 +113,14 @@ class Statements:
             sql.SQL(" for no key update" if lock else ""),
         )
 
+    def read_csv(self, line: _Part, *, started: bool, lock: bool, matching: bool = True) -> sql.Composed:
+        """Read the same rows as one UTF-8 text of CSV lines, null where there are none."""
+        rows = self.read([sql.SQL("{} as rs_line").format(line)], started=started, lock=lock, matching=matching)
+        # The last line ends too: Arrow may take an empty field at the very end of a text for an empty string.
+        lines = "pg_catalog.string_agg(rs_line, pg_catalog.chr(10)) || pg_catalog.chr(10)"
+        text = sql.SQL(f"pg_catalog.convert_to({lines}, 'UTF8')")
+        return sql.SQL("select {} from ({}) rs_lines").format(text, rows)
+
     def first_matching(self) -> sql.Composed:
         """Find the last key of the first rows that match: what a preview runs over."""
         form = "select {} from (select {} from {} where {} order by {} limit %(rs_limit)s) rs_first order by {} limit 1"
