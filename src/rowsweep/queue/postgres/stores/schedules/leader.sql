@@ -24,3 +24,6 @@ select pg_try_advisory_lock(%(key)s::bigint);
 
 -- name: advisory_unlock
 select pg_advisory_unlock(%(key)s::bigint);
+
+-- name: is_alive
+select true;

@@ -1,0 +1,62 @@
+"""What a scheduler with nothing to do costs."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from rowsweep.scheduler.leaders import AdvisoryLockLeader, LeaseLeader
+from tests.scheduler.world import Tower, hourly
+
+MINUTES = 20
+
+
+class FastForward:
+    """Wait by moving the clock; hold the loop once so many seconds have passed."""
+
+    def __init__(self, tower: Tower, seconds: float) -> None:
+        self._tower = tower
+        self._end = tower.clock.monotonic() + seconds
+        self.over = threading.Event()
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        if self._tower.clock.monotonic() < self._end and seconds is not None:
+            self._tower.clock.advance(timedelta(seconds=seconds))
+        else:
+            self.over.set()
+            condition.wait(seconds if seconds is None else 60)
+
+
+@pytest.mark.parametrize("kind", ["lease", "advisory lock", "standby"])
+def test_an_idle_scheduler_of_two_hundred_tasks_sends_at_most_six_statements_a_minute(
+    postgres: Tower, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """S-385, S-386, S-259, N-099, DESIGN's idle cost: a round a second, and nothing is due."""
+    for number in range(200):
+        hourly(f"t{number:03}", cron="0 23 * * *", tz=("UTC", "Europe/London", "Asia/Kathmandu")[number % 3])
+    counted: list[float] = []
+    execute = psycopg.Cursor.execute
+
+    def count(self: Any, query: Any, *more: Any, **given: Any) -> Any:
+        if threading.current_thread().name == "rowsweep-scheduler":
+            counted.append(postgres.clock.monotonic())
+        return execute(self, query, *more, **given)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", count)
+    timers = FastForward(postgres, 60.0 * MINUTES)
+    leader = AdvisoryLockLeader if kind == "advisory lock" else LeaseLeader
+    if kind == "standby":
+        assert LeaseLeader(postgres.driver, lease="1h").acquire()
+    scheduler = postgres.scheduler(leader=leader(postgres.driver), timers=timers, gap="1s")
+    scheduler.start()
+    assert timers.over.wait(100)
+    assert scheduler.is_leading is (kind != "standby")
+    armed = 202 if kind != "standby" else 1
+    connecting = 8
+    assert sum(at < 10 for at in counted) <= armed + connecting
+    a_minute = [sum(60 * m <= at < 60 * (m + 1) for at in counted) for m in range(1, MINUTES)]
+    assert 0 < max(a_minute) <= 6
