@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Callable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rowsweep.errors import Aborted, Draining, Interrupted, LeaseLost, StepKindChanged, Suspend
+from rowsweep.errors import Aborted, Draining, Interrupted, LeaseLost, StepKindChanged, Suspend, TimedOut
 from rowsweep.jobs.failure import failure_for_row
 from rowsweep.queue.records import StepPut
 from rowsweep.steps.checkpoint import MovingStep
@@ -16,14 +18,17 @@ from rowsweep.steps.trace import StepTrace
 from rowsweep.steps.waits import WAIT_TIMEOUT, Awaited, sleep, wait_for_event
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Iterator
     from datetime import datetime, timedelta
     from uuid import UUID
 
+    from rowsweep.errors import RowsweepError
     from rowsweep.queue.contract import Driver, StepStore
     from rowsweep.queue.events import Event
     from rowsweep.queue.records import Claim, Step, StepKind
     from rowsweep.signals import RunSignal
+
+Arm = Callable[[float, "RowsweepError"], Callable[[], None]]
 
 
 class StepRunner:
@@ -41,6 +46,7 @@ class StepRunner:
         run_id: UUID,
         signal: RunSignal,
         options: StepOptions | None = None,
+        arm: Arm | None = None,
     ) -> None:
         self.claim = claim
         self.options = options or StepOptions()
@@ -51,6 +57,7 @@ class StepRunner:
         self.has_restarted = False
         self._driver = driver
         self._signal = signal
+        self._arm = arm
         self._ended = False
         self._lock = threading.Lock()
         self._stored: dict[str, Step] | None = None
@@ -74,7 +81,8 @@ class StepRunner:
         if is_async:
             return self._run_async(name, body, returns, tx)
         try:
-            output = self._call(body)
+            with self._deadline(name):
+                output = self._call(body)
         except Exception as error:
             self._record_failure(name, error, tx)
             raise
@@ -173,11 +181,25 @@ class StepRunner:
 
     async def _run_async(self, name: str, body: Callable[..., Awaitable[Any]], returns: Any, tx: Any) -> Any:
         try:
-            output = await self._call(body)
+            with self._deadline(name):
+                output = await self._call(body)
         except Exception as error:
             self._record_failure(name, error, tx)
             raise
         return self._keep(name, output, returns, tx)
+
+    @contextmanager
+    def _deadline(self, name: str) -> Iterator[None]:
+        """Abort the run where the block takes longer than a step may."""
+        timeout = self.options.step_timeout
+        if timeout is None or self._arm is None:
+            yield
+            return
+        disarm = self._arm(timeout.total_seconds(), _step_is_late(name, self.run_id, timeout))
+        try:
+            yield
+        finally:
+            disarm()
 
     def _call(self, body: Callable[..., Any]) -> Any:
         return body(self._signal) if _takes_parameter(body) else body()
@@ -207,6 +229,15 @@ class StepRunner:
                     fix="keep no thread of a body running after the body returned",
                 )
             )
+
+
+def _step_is_late(name: str, run_id: UUID, timeout: timedelta) -> TimedOut:
+    seconds = timeout.total_seconds()
+    return TimedOut(
+        f"The step {name!r} of run {run_id} took longer than its job's step_timeout of {seconds:g} s.",
+        fix=f'step_timeout="{max(round(2 * seconds), 1)}s" on the job where a step may take longer',
+        meta={"step": name, "timeout_seconds": seconds},
+    )
 
 
 async def _answered(value: Any) -> Any:

@@ -16,6 +16,7 @@ from rowsweep.telemetry.events import emit
 from rowsweep.worker.claims import Admission, Claims
 from rowsweep.worker.flights import Flight
 from rowsweep.worker.keeper import Keeper
+from rowsweep.worker.run.deadlines import Deadlines, note_place, timeout_seconds_of
 from rowsweep.worker.run.execute import Executor
 from rowsweep.worker.run.execution import Execution
 from rowsweep.worker.run.loop import LoopThread
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.queue.records import Job
     from rowsweep.queue.verdicts import Verdict
+    from rowsweep.errors import RowsweepError
     from rowsweep.worker.equipment import Equipment
+    from rowsweep.worker.run.execution import Ending
     from rowsweep.worker.tally import WorkerState
 
 _SHED_SECONDS: Final = 1.0
@@ -51,7 +54,10 @@ class Crew:
         self._keeper = Keeper(equipment)
         self._watch = Watch(equipment)
         self._loop = LoopThread()
-        self._executor = Executor(driver=equipment.driver, clock=equipment.clock, loop=self._loop)
+        self._deadlines = Deadlines(equipment, self._leave_behind)
+        self._executor = Executor(
+            driver=equipment.driver, clock=equipment.clock, loop=self._loop, deadlines=self._deadlines
+        )
         self._pools = {
             queue: RunPool(queue, options.concurrency_of(queue), self._work, self._freed) for queue in options.queues
         }
@@ -83,6 +89,7 @@ class Crew:
         for pool in self._pools.values():
             pool.close()
         self._watch.stop(seconds_left())
+        self._deadlines.stop(seconds_left())
         self._settler.stop(seconds_left())
         self._leave()
         self._loop.close()
@@ -163,8 +170,29 @@ class Crew:
             emit("jobs.worker.tick-failed", worker_id=self.id, queue=flight.job.queue, error=error)
             flight.end()
             ending = failed(flight, error, attempt=flight.job.attempt, chance=random.random())
+        if ending is not None:
+            self._end(flight, ending)
+
+    def _leave_behind(self, flight: Flight, late: RowsweepError) -> None:
+        """Fail a run whose body goes on past its deadline and its grace; another thread takes its place."""
+        note_place(late, self._pools[flight.job.queue].thread_of(flight))
+        ending = self._executor.leave_behind(flight, late)
         if ending is None:
             return
+        self.tally.leave_behind()
+        emit(
+            "jobs.timeout.abandoned",
+            worker_id=self.id,
+            job=flight.job.name,
+            job_id=str(flight.job.id),
+            attempt=flight.job.attempt,
+            timeout_seconds=timeout_seconds_of(late),
+            error=late,
+        )
+        self._end(flight, ending)
+        self._pools[flight.job.queue].leave_behind(flight)
+
+    def _end(self, flight: Flight, ending: Ending) -> None:
         if ending.verdict is None:
             if isinstance(ending.error, LeaseLost) and flight.revoked is None:
                 self._keeper.report_loss(flight, ending.error)

@@ -16,13 +16,14 @@ WorkerState = Literal["idle", "running", "draining", "stopped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStats:
-    """A worker at one instant; `processed` counts completed runs only."""
+    """A worker at one instant; `processed` counts completed runs only, `abandoned` bodies that were left behind."""
 
     id: str | None
     state: WorkerState
     in_flight: int
     processed: int
     interrupted: int
+    abandoned: int
     outcomes: Mapping[str, int]
 
 
@@ -32,6 +33,7 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._outcomes: Counter[str] = Counter()
+        self.abandoned = 0
 
     @property
     def processed(self) -> int:
@@ -53,3 +55,8 @@ class Tally:
         """Count one run that ended."""
         with self._lock:
             self._outcomes[outcome] += 1
+
+    def leave_behind(self) -> None:
+        """Count one body that goes on past its run's end."""
+        with self._lock:
+            self.abandoned += 1

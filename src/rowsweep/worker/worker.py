@@ -88,6 +88,7 @@ class Worker:
             in_flight=0 if crew is None else len(crew.flights),
             processed=0 if crew is None else crew.tally.processed,
             interrupted=0 if crew is None else crew.tally.interrupted,
+            abandoned=0 if crew is None else crew.tally.abandoned,
             outcomes={} if crew is None else crew.tally.outcomes,
         )
 

@@ -50,9 +50,8 @@ def test_whatever_it_raises_is_raised_in_the_callers_thread_and_the_loop_goes_on
     loop.close()
 
 
-def test_an_aborted_coroutine_is_cancelled_after_its_grace(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_aborted_coroutine_is_cancelled_after_a_moment(loop: LoopThread) -> None:
     """N-008: the signal first, then the task."""
-    monkeypatch.setattr("rowsweep.worker.run.loop.GRACE_SECONDS", 0.2)
     signal, seen, started = RunSignal(), [], threading.Event()
 
     async def body() -> None:
@@ -83,4 +82,36 @@ def test_a_coroutine_that_ends_within_its_grace_is_what_it_answers(loop: LoopThr
         return "finished"
 
     assert loop.run(body(), signal) == "finished"
+    loop.close()
+
+
+def test_a_body_that_blocks_the_loop_does_not_keep_the_next_one(
+    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-008: left behind with its loop; a body that only ignores its cancel leaves the loop to the others."""
+    monkeypatch.setattr("rowsweep.worker.run.loop.GRACE_SECONDS", 0.2)
+    release = threading.Event()
+
+    async def blocking() -> None:
+        signal.abort(Aborted("stop", fix="none"))
+        release.wait(30)
+
+    async def ignoring() -> None:
+        signal.abort(Aborted("stop", fix="none"))
+        while not release.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                continue
+
+    async def which() -> int:
+        return id(asyncio.get_running_loop())
+
+    first = loop.run(which(), RunSignal())
+    for body, is_kept in ((ignoring, True), (blocking, False)):
+        signal = RunSignal()
+        with pytest.raises(Interrupted):
+            loop.run(body(), signal)
+        assert (loop.run(which(), RunSignal()) == first) is is_kept
+    release.set()
     loop.close()

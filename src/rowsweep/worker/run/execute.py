@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import random
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import Aborted
@@ -15,53 +17,84 @@ from rowsweep.steps.context import RunCtx
 from rowsweep.steps.options import StepOptions
 from rowsweep.steps.runner import StepRunner
 from rowsweep.telemetry.events import emit
+from rowsweep.worker.run.deadlines import job_is_late
 from rowsweep.worker.run.execution import Execution
 from rowsweep.worker.run.verdict import conclude, is_rate_limited
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
+    from rowsweep.errors import RowsweepError
     from rowsweep.queue.contract import Driver
     from rowsweep.worker.flights import Flight
+    from rowsweep.worker.run.deadlines import Deadlines
     from rowsweep.worker.run.execution import Ending
     from rowsweep.worker.run.loop import LoopThread
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    runner: StepRunner
+    started_at: float
 
 
 class Executor:
     """Execute claimed jobs; nothing a body raises comes out of it."""
 
-    def __init__(self, *, driver: Driver, clock: Clock, loop: LoopThread) -> None:
+    def __init__(self, *, driver: Driver, clock: Clock, loop: LoopThread, deadlines: Deadlines) -> None:
         self._driver = driver
         self._clock = clock
         self._loop = loop
+        self._deadlines = deadlines
+        self._runs: dict[Flight, _Run] = {}
 
     def execute(self, flight: Flight) -> Ending | None:
         """Run one flight to its end, leave the report on it, and answer how its claim ends.
 
         Answers None where its end was decided elsewhere, so that there is nothing left to settle.
         """
-        started_at = self._clock.monotonic()
-        runner = StepRunner(
+        run = self._runs[flight] = _Run(self._runner(flight), self._clock.monotonic())
+        result, error = None, None
+        try:
+            result = self._body(flight, run.runner)
+        except BaseException as raised:  # noqa: BLE001 - whatever a body raises ends its attempt, never its thread
+            error = raised
+        finally:
+            run.runner.end()
+        try:
+            return self._end(flight, run, result, error)
+        finally:
+            flight.signal.abort(_over(flight))
+            del self._runs[flight]
+
+    def leave_behind(self, flight: Flight, late: RowsweepError) -> Ending | None:
+        """End a run whose body goes on past its deadline: it writes nothing more, and its claim ends as a failure."""
+        run = self._runs.get(flight)
+        if run is None:
+            return None
+        run.runner.end()
+        return self._end(flight, run, None, late)
+
+    def _end(self, flight: Flight, run: _Run, result: Any, error: BaseException | None) -> Ending | None:
+        if not flight.end():
+            return None
+        ending = conclude(flight, run.runner, result=result, error=error, chance=random.random())
+        duration_ms = round((self._clock.monotonic() - run.started_at) * 1000)
+        flight.execution = self._report(flight, run.runner, ending, duration_ms)
+        _log_failure(flight, ending, flight.execution)
+        return ending
+
+    def _runner(self, flight: Flight) -> StepRunner:
+        declared = flight.handle.options
+        if declared.timeout is not None:
+            self._deadlines.arm(flight, declared.timeout.total_seconds(), job_is_late(flight, declared.timeout))
+        return StepRunner(
             driver=self._driver,
             claim=flight.claim,
             run_id=flight.job.run_id,
             signal=flight.signal,
-            options=StepOptions.of(flight.handle.options),
+            options=StepOptions.of(declared),
+            arm=partial(self._deadlines.arm, flight),
         )
-        result, error = None, None
-        try:
-            result = self._body(flight, runner)
-        except BaseException as raised:  # noqa: BLE001 - whatever a body raises ends its attempt, never its thread
-            error = raised
-        finally:
-            runner.end()
-        if not flight.end():
-            return None
-        ending = conclude(flight, runner, result=result, error=error, chance=random.random())
-        duration_ms = round((self._clock.monotonic() - started_at) * 1000)
-        flight.execution = self._report(flight, runner, ending, duration_ms)
-        _log_failure(flight, ending, flight.execution)
-        flight.signal.abort(_over(flight))
-        return ending
 
     def _body(self, flight: Flight, runner: StepRunner) -> Any:
         job, handle = flight.job, flight.handle

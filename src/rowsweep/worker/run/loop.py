@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from rowsweep.signals import RunSignal
 
+PATIENCE_SECONDS: Final = 0.25
 GRACE_SECONDS: Final = 1.0
+_ANSWERS_WITHIN_SECONDS: Final = 0.1
 
 
 class LoopThread:
@@ -26,17 +28,18 @@ class LoopThread:
     def run(self, awaitable: Awaitable[Any], signal: RunSignal) -> Any:
         """Await it on the loop, in the caller's context, and answer what it answers or raise what it raises.
 
-        An aborted run has 1 s to end by itself, then its task is cancelled; one that does not end even then is left
-        behind. Raises Interrupted where the abort ended it.
+        An aborted run has a moment to end by itself, then its task is cancelled; one that does not end within 1 s
+        even then is left behind, and a loop that it blocks with it. Raises Interrupted where the abort ended it.
         """
-        awaited = _Awaited()
-        future = asyncio.run_coroutine_threadsafe(awaited.contain(awaitable), self._running())
+        awaited, loop = _Awaited(), self._running()
+        future = asyncio.run_coroutine_threadsafe(awaited.contain(awaitable), loop)
         remove = signal.on_abort(awaited.stirred.set)
         try:
             awaited.stirred.wait()
-            if not awaited.ended.wait(None if not signal.aborted else GRACE_SECONDS):
+            if not awaited.ended.wait(None if not signal.aborted else PATIENCE_SECONDS):
                 future.cancel()
-                awaited.ended.wait(GRACE_SECONDS)
+                if not awaited.ended.wait(GRACE_SECONDS):
+                    self._leave_behind_if_blocked(loop)
         finally:
             remove()
         return awaited.answer(signal)
@@ -47,6 +50,15 @@ class LoopThread:
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
+
+    def _leave_behind_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let later bodies have a loop of their own where this one is held up by a call that blocks."""
+        answers = threading.Event()
+        loop.call_soon_threadsafe(answers.set)
+        if not answers.wait(_ANSWERS_WITHIN_SECONDS):
+            with self._lock:
+                if self._loop is loop:
+                    self._loop = None
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -10,6 +10,7 @@ from rowsweep.jobs.failure import failure_for_row, headline
 from rowsweep.jobs.json_form import NoJsonForm, json_form, json_text, safe_json
 from rowsweep.queue.verdicts import Bury, Defer, Done, Drop, GiveBack, Park, Retry
 from rowsweep.telemetry.events import emit
+from rowsweep.worker.run.deadlines import overdue
 from rowsweep.worker.run.execution import Ending
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ MAX_RESULT_BYTES: Final = 256 * 1024
 def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseException | None, chance: float) -> Ending:
     """Decide a run's end from the run, not from what came out of its body; `chance` is uniform in [0, 1).
 
-    A claim that is gone ends it, then a suspension it asked for, then what the body did. A failure under a drain's
-    abort is an interruption, whatever was raised.
+    A claim that is gone ends it, then a suspension it asked for, then a deadline it passed, then what the body did. A
+    failure under a drain's abort is an interruption, whatever was raised.
     """
     gone = flight.revoked or runner.lost or _found_gone(flight, error)
     if gone is not None:
@@ -36,6 +37,9 @@ def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseExce
     suspension = runner.suspension or (error if isinstance(error, Suspend) else None)
     if suspension is not None:
         return _suspended(suspension)
+    late = overdue(flight.signal)
+    if late is not None:
+        error = _found_late(late, error)
     if error is None:
         return Ending(outcome="completed", verdict=Done(result=result_form(flight.job, result)))
     if _is_drained(error, flight.signal):
@@ -85,6 +89,13 @@ def is_rate_limited(ending: Ending) -> bool:
 def _suspended(request: Suspend) -> Ending:
     verdict = Park(wake_at=request.wake_at, delay_seconds=request.delay_seconds, pausing=request.reason == "pause")
     return Ending(outcome="suspended", verdict=verdict, delay_seconds=request.delay_seconds, resume_at=request.wake_at)
+
+
+def _found_late(late: RowsweepError, error: BaseException | None) -> RowsweepError:
+    """Answer the deadline that was passed, with what the body made of it."""
+    if error is not None and error is not late and not isinstance(error, Interrupted):
+        late.add_note(f"Its body ended with {headline(error):.500}")
+    return late
 
 
 def _found_gone(flight: Flight, error: BaseException | None) -> RowsweepError | None:
