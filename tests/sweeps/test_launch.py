@@ -118,18 +118,43 @@ def test_the_gate_is_asked_again_when_the_pass_starts(field: Field) -> None:
     """D-4: an enqueued run that was applied meanwhile ends, terminal; its own row is no ground against it."""
     field.orders(5)
     sweep = totals()
-    stray = sweep.enqueue()
-    run = sweep.launch()
-    field.worker().tick()
     inspection = field.app.stores().inspection
     assert inspection is not None
-    assert field.row(run).status == "done"
-    assert field.row(stray.run_id).status in ("done", "failed")
+    field.finish(sweep.launch())
     late = sweep.enqueue()
     field.worker().tick()
     job = inspection.get(late.id)
     assert job is not None
     assert (job.state, job.last_error_code, job.attempt) == ("dead", "X_BACKFILL_APPLIED", 1)
+
+
+def test_two_runs_of_one_sweep_with_one_input_never_work_at_once(field: Field) -> None:
+    """N-073: one that was enqueued beside the live run waits for its slot; another input's does not."""
+    field.orders(5)
+    inside, go_on = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    @rs.backfill("held", rows=ORDERS, input=int)
+    def held(batch: rs.Batch) -> None:
+        seen.append(batch.input)
+        if batch.input == 1:
+            inside.set()
+            wait_for(go_on)
+
+    run = held.launch(1)
+    first = Background(field.worker().tick)
+    wait_for(inside)
+    beside, other = held.enqueue(1), held.enqueue(2)
+    second = field.worker()
+    second.tick()
+    inspection = field.app.stores().inspection
+    assert inspection is not None
+    states = [job.state for job in (inspection.get(beside.id), inspection.get(other.id)) if job is not None]
+    assert states == ["ready", "done"]
+    go_on.set()
+    first.result()
+    assert run.wait(timeout="1s")["rows"] == 5
+    assert seen == [1, 2]
 
 
 def test_launching_what_is_live_attaches_to_it(field: Field) -> None:
