@@ -56,6 +56,17 @@ def test_a_job_is_cancelled_requeued_and_removed(rowsweep: CommandLine, job: str
     assert rowsweep("jobs", "ls", "--json").json == []
 
 
+def test_a_job_is_requeued_from_a_step(rowsweep: CommandLine, job: str) -> None:
+    """D-40, S-163: that step and the later ones run again; a step it does not have is refused with those it has."""
+    assert rowsweep("run", "totals").code == 0
+    refused = rowsweep("jobs", "requeue", job, "--from-step", "sweep:page", "--json")
+    assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_OPTION_INVALID")
+    assert "sweep:pages" in json.loads(refused.err)["cause"]
+    assert rowsweep("jobs", "requeue", job, "--from-step", "sweep:pages").out == f"totals {job}: ready\n"
+    shown = rowsweep("jobs", "show", job, "--steps", "--json").json
+    assert [step["name"] for step in shown["steps"]] == ["sweep:setup"]
+
+
 @pytest.mark.parametrize("verb", ["show", "cancel", "requeue", "rm"])
 def test_an_unknown_job_is_not_found(rowsweep: CommandLine, verb: str) -> None:
     """S-401."""

@@ -28,6 +28,8 @@ FIXES = [
     "rowsweep jobs show ID --steps",
     "rowsweep jobs cancel ID --json",
     "rowsweep jobs requeue ID",
+    "rowsweep jobs requeue ID --from-step charge",
+    "rowsweep events publish NAME",
     "rowsweep jobs names",
     "rowsweep schema install",
     "rowsweep schema status",
@@ -65,9 +67,10 @@ def parse(text: str) -> tuple[str, ...]:
 def test_the_tree_is_whole() -> None:
     """D-40, as far as the commands are there."""
     assert {" ".join(path) for path in COMMANDS} == {
-        "demo", "run", "worker", "ledger", "watch",
+        "demo", "run", "up", "worker", "scheduler", "ledger", "watch", "tasks ls", "tasks next", "tasks fire",
         "sweeps ls", "sweeps show", "sweeps preview", "sweeps launch", "sweeps pause", "sweeps resume", "sweeps cancel",
         "jobs ls", "jobs dead", "jobs show", "jobs names", "jobs cancel", "jobs requeue", "jobs rm",
+        "events publish",
         "new backfill",
         "schema install", "schema print", "schema status",
     }  # fmt: skip
@@ -96,7 +99,7 @@ def test_no_fix_text_in_the_source_names_a_command_that_does_not_exist() -> None
         match[1]
         for file in SOURCE.rglob("*.py")
         for match in re.finditer(
-            r"rowsweep ((?:jobs|sweeps|schema|new) [a-z]+|ledger|run|watch|worker)\b", file.read_text()
+            r"rowsweep ((?:jobs|sweeps|schema|events|new) [a-z]+|ledger|run|watch|worker)\b", file.read_text()
         )
     }
     assert len(named) > 10

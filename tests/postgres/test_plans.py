@@ -208,7 +208,7 @@ def test_steering_one_job_reads_its_row_by_the_primary_key(stale: Rows, stale_sc
     """S-394, S-395: a partial index that looks empty to stale statistics is not walked for one row."""
     state = {"cancel": "ready", "requeue": "done", "remove": "ready"}[name]
     (row,) = stale.execute("select id from x_jobs where state = %s limit 1", [state])
-    values = {"job_id": row[0], "reason": None}
+    values = {"job_id": row[0], "reason": None, "from_step": None}
     plan = explain(stale, statement("steering", name), stale_schema, values)
     assert plan.indexes("x_jobs") <= {"x_jobs_pkey", "x_jobs_run_idx"}
     assert plan.pages < 100

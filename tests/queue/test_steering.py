@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowsweep.errors import DuplicateJob, JobNotFound, NotRemovable, NotRequeueable
+from rowsweep.errors import DuplicateJob, InvalidOption, JobNotFound, NotRemovable, NotRequeueable
 from rowsweep.queue.records import FINISHED_STATES, JOB_STATES, LIVE_STATES, claim_of
 from rowsweep.queue.verdicts import Bury, Done
 from tests.queue.world import ERROR, World, fresh_id, ids_of, is_near, step_put
@@ -158,6 +158,53 @@ def test_removing_a_sweep_s_job_keeps_its_ledger_row(world: World) -> None:
     assert world.row(open_job.run_id).status == "cancelled"
     row = world.row(ended_job.run_id)
     assert (row.status, row.job_id, row.job_state, row.attempt) == ("failed", None, None, None)
+
+
+def test_a_run_is_requeued_from_a_step(world: World) -> None:
+    """S-163, D-27: that step and every one that started later go with the row; the earlier ones stay."""
+    job = world.running()
+    for name in ("one", "two", "three"):
+        world.steps.put(step_put(job, name), claim_of(job))
+    world.wait(job, "four")
+    world.settle(job, Bury(error=ERROR))
+    requeued = world.steering.requeue(job.id, from_step="two")
+    assert (requeued.state, requeued.attempt, requeued.run_id) == ("ready", 0, job.run_id)
+    assert [step.name for step in world.steps.list(job.run_id)] == ["one"]
+
+
+def test_a_step_that_the_run_has_not_stored_is_refused(world: World) -> None:
+    """S-163: nothing moves; the nearest step is named."""
+    job = world.running()
+    world.steps.put(step_put(job, "charge"), claim_of(job))
+    world.settle(job, Bury(error=ERROR))
+    before = world.job(job.id)
+    with pytest.raises(InvalidOption, match="Did you mean 'charge'"):
+        world.steering.requeue(job.id, from_step="chargee")
+    assert world.job(job.id) == before
+    assert len(world.steps.list(job.run_id)) == 1
+
+
+def test_a_run_with_several_jobs_is_not_requeued_from_a_step(world: World) -> None:
+    """N-087: their steps cannot be told apart by one of them."""
+    job = world.running()
+    world.steps.put(step_put(job), claim_of(job))
+    world.settle(job, Bury(error=ERROR))
+    world.steering.cancel(world.enqueue(run_id=job.run_id))
+    with pytest.raises(NotRequeueable):
+        world.steering.requeue(job.id, from_step="one")
+    assert len(world.steps.list(job.run_id)) == 1
+    assert world.steering.requeue(job.id).state == "ready"
+
+
+def test_a_job_that_may_not_be_requeued_keeps_its_steps(world: World) -> None:
+    """S-394: the checks come first, also with a step."""
+    live = world.running()
+    world.steps.put(step_put(live), claim_of(live))
+    with pytest.raises(NotRequeueable):
+        world.steering.requeue(live.id, from_step="one")
+    assert len(world.steps.list(live.run_id)) == 1
+    with pytest.raises(JobNotFound):
+        world.steering.requeue(fresh_id(), from_step="one")
 
 
 def test_steering_joins_a_transaction(world: World) -> None:

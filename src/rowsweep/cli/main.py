@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rowsweep import __version__
-from rowsweep.cli.commands import jobs, ledger, new, run, schema, sweeps, worker
+from rowsweep.cli.commands import events, jobs, ledger, new, run, scheduler, schema, sweeps, tasks, up, worker
 from rowsweep.cli.demo import command as demo
 from rowsweep.cli.everywhere import Everywhere, asks_for_json, hoisted
 from rowsweep.cli.output import Output
@@ -32,7 +32,7 @@ application = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for room in (demo, run, worker, ledger, sweeps, jobs, new, schema):
+for room in (demo, run, up, worker, scheduler, ledger, sweeps, jobs, events, tasks, new, schema):
     room.add_to(application)
 
 

@@ -177,10 +177,12 @@ class SteeringStore(Protocol):
     def cancel(self, job_id: UUID, *, reason: str | None = None) -> Job | None:
         """Stop a live job, its ledger row with it; None where it is not live."""
 
-    def requeue(self, job_id: UUID) -> Job:
+    def requeue(self, job_id: UUID, *, from_step: str | None = None) -> Job:
         """Make a finished job due now with its attempts counted anew, its ledger row `running` again.
 
-        Raises JobNotFound, NotRequeueable, DuplicateJob.
+        With `from_step` that step and every one that started later are dropped in the same statement, so the run does
+        them again. Raises JobNotFound, NotRequeueable (also where the run has other jobs, with `from_step`),
+        DuplicateJob, InvalidOption for a step the run has not stored.
         """
 
     def remove(self, job_id: UUID) -> bool:

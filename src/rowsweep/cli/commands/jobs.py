@@ -105,14 +105,20 @@ def cancel(
 
 
 @_jobs.command("requeue", epilog=EPILOG)
-def requeue(context: typer.Context, job_id: Id) -> None:
+def requeue(
+    context: typer.Context,
+    job_id: Id,
+    from_step: Annotated[
+        str | None, typer.Option(metavar="STEP", help="Forget this step and all later ones, so they run again.")
+    ] = None,
+) -> None:
     """Make a finished job due now, its attempts counted anew.
 
-    A sweep goes on from its checkpoint.
+    A sweep goes on from its checkpoint; any run goes on behind the steps it has finished.
     """
     session = session_of(context)
     with session.app() as app:
-        job = _steering(app).requeue(job_id)
+        job = _steering(app).requeue(job_id, from_step=from_step)
     session.output.answer(job, f"{job.name} {job.id}: {job.state}")
 
 

@@ -9,13 +9,14 @@ from rowsweep.errors import DuplicateJob, JobNotFound, NotRemovable, NotRequeuea
 from rowsweep.queue.memory.ledger.moves import end_backfill, reopen_backfill
 from rowsweep.queue.memory.state import job_answer, key_of, locked
 from rowsweep.queue.records import LIVE_STATES
+from rowsweep.queue.refusals import check_from_step
 
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Job
+    from rowsweep.queue.records import Job, Step
 
 
 class MemorySteering:
@@ -33,14 +34,18 @@ class MemorySteering:
         return job_answer(cancel_job(self._state, job, reason, self._state.now()))
 
     @locked
-    def requeue(self, job_id: UUID) -> Job:
-        """Make a finished job due now with its attempts counted anew."""
+    def requeue(self, job_id: UUID, *, from_step: str | None = None) -> Job:
+        """Make a finished job due now with its attempts counted anew; with `from_step` without what came from there."""
         job = self._state.jobs.get(job_id)
         if job is None:
             raise JobNotFound(
                 f"no job has the id {job_id}.", fix="rowsweep jobs ls --json", meta={"job_id": str(job_id)}
             )
-        return job_answer(requeue_job(self._state, job, self._state.now()))
+        later = [] if from_step is None else _steps_from(self._state, job, from_step)
+        requeued = requeue_job(self._state, job, self._state.now())
+        for step in later:
+            del self._state.steps[step.run_id, step.name]
+        return job_answer(requeued)
 
     @locked
     def remove(self, job_id: UUID) -> bool:
@@ -60,6 +65,22 @@ class MemorySteering:
             state.remove_steps(job.run_id)
             end_backfill(state, replace(job, last_error=None), "cancelled", state.now())
         return True
+
+
+def _steps_from(state: State, job: Job, name: str) -> list[Step]:
+    """Answer the step of this name and every one that started later, where the run may be taken up from there."""
+    if job.state in LIVE_STATES:
+        return []
+    refuse_taken_key(state, job)
+    mine = sorted((step for step in state.steps.values() if step.run_id == job.run_id), key=_step_order)
+    first = state.steps.get((job.run_id, name))
+    stored = [step.name for step in mine] if first is None else None
+    check_from_step(job.id, name, jobs=len(state.jobs_of(job.run_id)), stored=stored)
+    return [step for step in mine if first is not None and _step_order(step) >= _step_order(first)]
+
+
+def _step_order(step: Step) -> tuple[datetime, str]:
+    return step.started_at, step.name
 
 
 def cancel_job(state: State, job: Job, reason: str | None, now: datetime) -> Job:

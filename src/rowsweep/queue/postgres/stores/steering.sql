@@ -34,6 +34,16 @@ from /* schema */x_jobs j
 where j.id = %(job_id)s::uuid
 for no key update;
 
+-- name: find_step
+select exists (select from /* schema */x_job_steps t where t.run_id = %(run_id)s::uuid and t.name = %(name)s::text),
+       (select count(*) from /* schema */x_jobs j where j.run_id = %(run_id)s::uuid);
+
+-- name: step_names
+select t.name
+from /* schema */x_job_steps t
+where t.run_id = %(run_id)s::uuid
+order by t.started_at, t.name;
+
 -- name: requeue
 -- Keeps to the primary key as in cancel.
 with due as (
@@ -46,12 +56,19 @@ with due as (
             j.run_at, j.progress, j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent,
             j.enqueued_by, j.created_at, j.updated_at, j.started_at
 ),
+dropped as (
+  delete from /* schema */x_job_steps t
+  using due d, /* schema */x_job_steps f
+  where t.run_id = d.run_id and f.run_id = d.run_id and f.name = %(from_step)s::text
+    and (t.started_at, t.name) >= (f.started_at, f.name)
+  returning t.run_id
+),
 ledger as (
   update /* schema */x_backfills b
   set wanted = 'run', status = 'running', waiting_for = null, last_error = null, last_error_code = null,
       finished_at = null, updated_at = now()
   from due d
-  where b.run_id = d.run_id
+  where b.run_id = d.run_id and (select count(*) from dropped) >= 0
 )
 select d.id, d.name, d.queue, d.priority, d.state, d.input, d.idempotency_key, d.tenant_id, d.concurrency_key,
        d.run_id, d.attempt, d.max_attempts, d.claims, d.claimed_by, d.visible_at, d.run_at, d.progress,
