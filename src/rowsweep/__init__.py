@@ -13,6 +13,7 @@ from rowsweep.jobs.handle import JobHandle
 from rowsweep.jobs.request import EnqueueOptions, EnqueueResult
 from rowsweep.jobs.retry import Retry
 from rowsweep.jobs.tasks.declare import task
+from rowsweep.jobs.tasks.handle import TaskHandle
 from rowsweep.lifecycle import configure_lifecycle
 from rowsweep.queue.bus import event_bus, events_purge_target, publish_event, use_event_bus
 from rowsweep.queue.events import Event
@@ -26,25 +27,31 @@ if TYPE_CHECKING:
     from rowsweep.queue.memory.events.bus import MemoryEventBus
     from rowsweep.queue.postgres.bus import PostgresEventBus
     from rowsweep.queue.postgres.driver import PostgresDriver
+    from rowsweep.scheduler.leaders import AdvisoryLockLeader, LeaseLeader, SoleLeader
+    from rowsweep.scheduler.scheduler import Scheduler
     from rowsweep.sweeps.batch.batch import Batch
     from rowsweep.worker.worker import Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "Event", "JobHandle", "Keyed", "MemoryDriver",
-    "MemoryEventBus", "PostgresDriver", "PostgresEventBus", "Retry", "Rows", "RowsweepError", "Run", "Snapshot",
-    "Sweep", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "current", "event_bus",
-    "events_purge_target", "install", "job", "ledger", "publish_event", "reset_event_bus", "runs", "task",
-    "transaction", "use_event_bus", "work",
+    "AdvisoryLockLeader", "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "Event", "JobHandle", "Keyed",
+    "LeaseLeader", "MemoryDriver", "MemoryEventBus", "PostgresDriver", "PostgresEventBus", "Retry", "Rows",
+    "RowsweepError", "Run", "Scheduler", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker", "attach",
+    "backfill", "configure_lifecycle", "connect", "current", "event_bus", "events_purge_target", "install", "job",
+    "ledger", "publish_event", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {
+    "AdvisoryLockLeader": "rowsweep.scheduler.leaders",
     "Batch": "rowsweep.sweeps.batch.batch",
+    "LeaseLeader": "rowsweep.scheduler.leaders",
     "MemoryDriver": "rowsweep.queue.memory.driver",
     "MemoryEventBus": "rowsweep.queue.memory.events.bus",
     "PostgresDriver": "rowsweep.queue.postgres.driver",
     "PostgresEventBus": "rowsweep.queue.postgres.bus",
+    "Scheduler": "rowsweep.scheduler.scheduler",
+    "SoleLeader": "rowsweep.scheduler.leaders",
     "Worker": "rowsweep.worker.worker",
 }
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.queue.postgres.install import SchemaStatus
     from rowsweep.queue.records import BackfillStatus, SweepKind
+    from rowsweep.scheduler.leaders import Leader
+    from rowsweep.scheduler.scheduler import Scheduler
     from rowsweep.worker.worker import Worker
 
 KERNEL_CONCURRENCY: Final = 4
@@ -58,6 +60,7 @@ class App:
         self._works = work
         self._context = context or (lambda: None)
         self._workers: dict[str, Worker] = {}
+        self._scheduler: Scheduler | None = None
         self._lock = threading.RLock()
         self.events = _bus_of(driver, self._woken)
         self._remove_hook = lifecycle().on("close", f"rowsweep.app.{id(self)}", self._closed_by)
@@ -99,9 +102,26 @@ class App:
             self._driver.reserve(sum(chosen.concurrency_of(queue) for queue in chosen.queues))
         return Worker(driver=self._driver, context=self._context, options=chosen)
 
-    def work(self) -> None:
-        """Work what this process has declared, on daemon threads of this process; look for work at once."""
+    def scheduler(self, *, leader: Leader | None = None, **options: Any) -> Scheduler:
+        """Make a scheduler of this process's tasks, led by a lease where no `leader` is given; it is not started yet.
+
+        Takes `SchedulerOptions`' keywords.
+        """
+        from rowsweep.scheduler.leaders import LeaseLeader
+        from rowsweep.scheduler.scheduler import Scheduler
+
+        given = {"on_dispatched": lambda _: self._kick(), **options}
+        return Scheduler(driver=self._driver, leader=leader or LeaseLeader(self._driver), **given)
+
+    def work(self, *, scheduler: bool = False) -> None:
+        """Work what this process has declared, on daemon threads of this process; look for work at once.
+
+        With `scheduler` this process also stands for election to fire its tasks.
+        """
         with self._lock:
+            if scheduler:
+                self._scheduler = self._scheduler or self.scheduler()
+                self._scheduler.start()
             for queue in {handle.options.queue for handle in registered_jobs()}:
                 worker = self._workers.get(queue)
                 if worker is None or worker.state in ("stopped", "draining"):
@@ -181,6 +201,9 @@ class App:
         self._remove_hook()
         with self._lock:
             workers, self._workers = list(self._workers.values()), {}
+            scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.stop("close", deadline_at=deadline_at)
         for worker in workers:
             worker.stop("close", deadline_at=deadline_at)
         self._driver.close()
@@ -289,9 +312,9 @@ def ledger(*, name: str | None = None, limit: int = 1_000) -> pl.DataFrame:
     return frame.with_columns(pl.col(column).str.to_datetime(time_unit="us", time_zone="UTC") for column in instants)
 
 
-def work() -> None:
-    """Work what this process has declared, in this process."""
-    current().work()
+def work(*, scheduler: bool = False) -> None:
+    """Work what this process has declared, in this process; with `scheduler` fire its tasks too, where it leads."""
+    current().work(scheduler=scheduler)
 
 
 @contextmanager

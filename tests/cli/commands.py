@@ -19,6 +19,7 @@ import pytest
 from rowsweep.cli.main import main
 from rowsweep.clock import real_monotonic
 from rowsweep.jobs.registry import reset_jobs
+from rowsweep.jobs.tasks.registry import reset_tasks
 
 SWEEPS = """
 from __future__ import annotations
@@ -67,6 +68,7 @@ class CommandLine:
     def __call__(self, *arguments: str) -> Answer:
         """Run a command in this process, which has declared nothing yet, as a command's own process would not have."""
         reset_jobs()
+        reset_tasks()
         self.capsys.readouterr()
         try:
             main([*arguments, "--dsn", self.dsn])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rowsweep.jobs.registry import reset_jobs
+from rowsweep.jobs.tasks.registry import reset_tasks
 from tests.cli.commands import CommandLine, write_app
 
 
@@ -21,6 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     reset_jobs()
     yield tmp_path
     reset_jobs()
+    reset_tasks()
     for name in set(sys.modules) - known:
         if name.partition(".")[0] in ("backfills", "shop"):
             del sys.modules[name]

@@ -99,7 +99,8 @@ def test_no_fix_text_in_the_source_names_a_command_that_does_not_exist() -> None
         match[1]
         for file in SOURCE.rglob("*.py")
         for match in re.finditer(
-            r"rowsweep ((?:jobs|sweeps|schema|events|new) [a-z]+|ledger|run|watch|worker)\b", file.read_text()
+            r"rowsweep ((?:jobs|sweeps|schema|events|tasks|new) [a-z]+|ledger|run|watch|worker|scheduler|up)\b",
+            file.read_text(),
         )
     }
     assert len(named) > 10

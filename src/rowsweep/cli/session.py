@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -28,8 +29,15 @@ class Session:
             os.environ["ROWSWEEP_ENV"] = everywhere.env
 
     def load(self) -> list[str]:
-        """Import what declares the application; answer the modules' names."""
-        return load_app(self.everywhere.apps)
+        """Import what declares the application, and name its jobs and tasks that have none; answer the modules."""
+        from rowsweep.jobs.registry import register_jobs
+        from rowsweep.jobs.tasks.registry import register_tasks
+
+        names = load_app(self.everywhere.apps)
+        for module in [sys.modules[name] for name in names]:
+            register_jobs(module)
+            register_tasks(module)
+        return names
 
     @contextmanager
     def app(self, *, declares: bool = False, pooler: bool = False, announces: bool = True) -> Iterator[App]:

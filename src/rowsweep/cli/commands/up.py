@@ -1,0 +1,59 @@
+"""`rowsweep up`: a worker and a scheduler in one process, until it is told to stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowsweep.cli.commands.worker import worker_options
+from rowsweep.cli.everywhere import EPILOG
+from rowsweep.cli.serving import Drain, ReadyPort, serve
+from rowsweep.cli.session import session_of
+
+if TYPE_CHECKING:
+    from rowsweep.app import App
+
+
+def add_to(application: typer.Typer) -> None:
+    """Add the command to the application."""
+    application.command("up", epilog=EPILOG)(up)
+
+
+def up(  # noqa: PLR0913 - one parameter a flag
+    context: typer.Context,
+    *,
+    queue: Annotated[
+        list[str] | None, typer.Option(metavar="Q", help="A queue to claim from (repeatable), else all declared here.")
+    ] = None,
+    concurrency: Annotated[
+        list[str] | None, typer.Option(metavar="N|Q=N", help="Runs at a time, for each queue or for one (repeatable).")
+    ] = None,
+    drain: Drain = "25s",
+    ready_port: ReadyPort = None,
+    visibility: Annotated[
+        str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")
+    ] = "30s",
+    pooler: Annotated[bool, typer.Option("--pooler", help="The DSN leads through a transaction pooler.")] = False,
+) -> None:
+    """Run the jobs and fire the tasks declared here, in one process.
+
+    Without a DSN it starts the embedded Postgres, tables installed. On SIGTERM or Ctrl-C it dispatches and claims no
+    more and lets what runs finish; a second Ctrl-C leaves at once.
+    """
+
+    def start(app: App) -> None:
+        worker = app.worker(**worker_options(queue or _declared_queues(concurrency), concurrency, visibility))
+        worker.start()
+        app.scheduler(on_dispatched=lambda _: worker.kick()).start()
+
+    serve(session_of(context), start, drain=drain, ready_port=ready_port, pooler=pooler)
+
+
+def _declared_queues(concurrency: list[str] | None) -> list[str] | None:
+    """Answer the queues of the jobs declared here, unless the flags name some."""
+    from rowsweep.jobs.registry import registered_jobs
+
+    if any("=" in text for text in concurrency or ()):
+        return None
+    return sorted({handle.options.queue for handle in registered_jobs()}) or None

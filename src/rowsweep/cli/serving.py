@@ -1,0 +1,88 @@
+"""A command that serves until it is told to stop: logging, the drain's budget, readiness, signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowsweep.cli.stopping import Signals, leave_server
+from rowsweep.errors import InvalidOption
+from rowsweep.options import duration
+
+if TYPE_CHECKING:
+    from rowsweep.app import App
+    from rowsweep.cli.session import Session
+
+Drain = Annotated[str, typer.Option("--drain", metavar="SPAN", help="How long a stop waits for what still runs.")]
+ReadyPort = Annotated[
+    int | None,
+    typer.Option("--ready-port", metavar="P", min=1, max=65535, help="Serve GET /ready: 200, or 503 while stopping."),
+]
+
+
+def serve(
+    session: Session, start: Callable[[App], None], *, drain: str, ready_port: int | None = None, pooler: bool = False
+) -> None:
+    """Start what a command serves, wait for SIGTERM or Ctrl-C, and drain within the budget."""
+    from rowsweep.lifecycle import configure_lifecycle, lifecycle
+    from rowsweep.telemetry.console import configure_logging
+
+    duration(drain, option="drain")
+    configure_logging(json=session.everywhere.is_json)
+    configure_lifecycle(drain)
+    with session.app(declares=True, pooler=pooler) as app, Signals(lambda: leave_server(app)) as signals:
+        ready: AbstractContextManager[None] = nullcontext() if ready_port is None else _readiness(ready_port)
+        with ready:
+            start(app)
+            while signals.name is None:
+                signals.wait()
+            lifecycle().shutdown(signals.name)
+
+
+@contextmanager
+def _readiness(port: int) -> Iterator[None]:
+    """Answer GET /ready while the block runs, from the lifecycle that stands when it begins."""
+    import json
+    import threading
+    from http.server import BaseHTTPRequestHandler
+    from socketserver import TCPServer
+
+    from rowsweep.lifecycle import lifecycle
+
+    phases = lifecycle()
+
+    class Answer(BaseHTTPRequestHandler):
+        timeout = 5
+
+        def do_GET(self) -> None:
+            readiness, is_known = phases.readiness(), self.path == "/ready"
+            body = json.dumps(readiness).encode() if is_known else b""
+            self.send_response(404 if not is_known else 200 if readiness["ready"] else 503)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing: a probe asks every few seconds."""
+
+    class Server(TCPServer):
+        allow_reuse_address = True
+
+    try:
+        server = Server(("", port), Answer)
+    except OSError as error:
+        raise InvalidOption(
+            f"--ready-port {port} cannot be served: {error.strerror}.",
+            fix="--ready-port with a free port",
+            meta={"option": "ready_port"},
+        ) from error
+    threading.Thread(target=server.serve_forever, name="rowsweep-ready", daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
