@@ -134,7 +134,7 @@ def test_two_runs_of_one_sweep_with_one_input_never_work_at_once(field: Field) -
     inside, go_on = threading.Event(), threading.Event()
     seen: list[int] = []
 
-    @rs.backfill("held", rows=ORDERS, input=int)
+    @rs.backfill("held", rows=ORDERS, input=int, atomic=False)
     def held(batch: rs.Batch) -> None:
         seen.append(batch.input)
         if batch.input == 1:
