@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -140,7 +141,7 @@ def test_two_settlements_of_one_ledger_row_never_share_a_group(memory: Shop) -> 
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight
     from rowsweep.worker.options import WorkerOptions
-    from rowsweep.worker.settler import Settler
+    from rowsweep.worker.settler import Answer, Settler
 
     @job(tenant="none")
     def work(ctx: Ctx) -> None: ...
@@ -159,8 +160,8 @@ def test_two_settlements_of_one_ledger_row_never_share_a_group(memory: Shop) -> 
     answers: list[bool] = []
     answered = threading.Event()
 
-    def answer(flight: Flight, settlement: Settlement, landed: bool) -> None:
-        answers.append(landed)
+    def answer(answered_together: Sequence[Answer]) -> None:
+        answers.extend(landed for _, _, landed in answered_together)
         if len(answers) == 2:
             answered.set()
 

@@ -16,7 +16,7 @@ from rowsweep.jobs.registry import reset_jobs
 from rowsweep.queue.memory.driver import MemoryDriver
 from tests.worker.shop import MemoryHands, PostgresHands, Shop, ShopEnqueuer
 
-TABLES = ("x_jobs", "x_job_steps", "x_job_events", "x_backfills", "x_job_workers", "x_job_counters")
+TABLES = ("x_jobs", "x_job_steps", "x_job_events", "x_backfills", "x_job_workers", "x_job_counters", "x_job_leases")
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.queue.records import Job, Look, WorkerInfo
+    from rowsweep.worker.admission.busy import BusyCaps
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight
     from rowsweep.worker.run.pool import RunPool
@@ -30,11 +31,15 @@ Handles = dict[str, "JobHandle[Any, Any]"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What the claim loop does with what it finds: `admit` a job, `hand_back` one it may no longer run."""
+    """What the claim loop does with what it finds: `admit` a job, `hand_back` one it may no longer run.
+
+    `busy` says which caps are full, so that their rows are left where they stand.
+    """
 
     admit: Callable[[Job, JobHandle[Any, Any], float], Flight | None]
     hand_back: Callable[[Job, JobHandle[Any, Any], float], None]
     announcement: Callable[[list[str]], WorkerInfo]
+    busy: BusyCaps
 
 
 class Claims:
@@ -57,6 +62,7 @@ class Claims:
         self._hot: set[str] = set()
         self._lapsed_at: dict[str, float] = {}
         self._announced_at: float | None = None
+        self._look_at = float("inf")
         self._polls = EventPolls(equipment.clock)
         self._interval = options.floor_seconds
         self._looper = Looper("claims", self._step, timers=equipment.timers, failed=self._failed)
@@ -69,6 +75,10 @@ class Claims:
         """Claim from these queues at once, from all where none is named."""
         self._hot.update(queues or self._pools)
         self._looper.poke()
+
+    def look_within(self, seconds: float) -> None:
+        """Look again within the seconds: what the pass under way handed back falls due then."""
+        self._look_at = min(self._look_at, self._clock.monotonic() + seconds)
 
     def close(self) -> None:
         """Claim nothing more; what a pass under way still brings is handed back."""
@@ -144,6 +154,7 @@ class Claims:
 
     def _claim(self, queue: str, handles: Handles, *, lapsed: bool) -> tuple[list[Flight], datetime | None]:
         limit = self._pools[queue].free
+        room = self._admission.busy.room(handles.values())
         stamp = self._clock.monotonic()
         if lapsed:
             self._lapsed_at[queue] = stamp
@@ -155,27 +166,47 @@ class Claims:
                 limit=limit,
                 visibility_seconds=self._options.visibility_seconds,
                 drop_exhausted=[name for name, handle in handles.items() if not handle.retry.dead_letter],
+                busy=room.busy,
+                rooms=room.rooms,
+                key_rooms=room.key_rooms,
                 lapsed=lapsed,
             )
         )
         for job in passed.buried:
             _report_exhausted(job)
-        if len(passed.jobs) >= limit:
+        if len(passed.jobs) >= limit or any(_is_keyed(job, handles) for job in passed.jobs):
+            # What there is behind rows of a key that has no more room is reached by another pass.
             self._hot.add(queue)
-        return [flight for job in passed.jobs if (flight := self._begin(job, handles, stamp))], passed.next_run_at
+        return self._begin(passed.jobs, handles, stamp), passed.next_run_at
 
-    def _begin(self, job: Job, handles: Handles, stamp: float) -> Flight | None:
-        if self._is_open:
-            return self._admission.admit(job, handles[job.name], stamp)
-        self._admission.hand_back(job, handles[job.name], stamp)
-        return None
+    def _begin(self, jobs: Sequence[Job], handles: Handles, stamp: float) -> list[Flight]:
+        """Admit what a claim brought; a job whose slots could not be asked for is left to its visibility timeout."""
+        begun = []
+        for job in jobs:
+            handle = handles[job.name]
+            try:
+                if not self._is_open:
+                    self._admission.hand_back(job, handle, stamp)
+                elif flight := self._admission.admit(job, handle, stamp):
+                    begun.append(flight)
+            except Exception as error:  # noqa: BLE001 - the other jobs of the pass are this worker's already
+                emit("jobs.worker.tick-failed", worker_id=self._worker_id, queue=job.queue, error=error)
+        return begun
 
     def _next_in(self, found: int, due_in: float | None) -> float:
         waits = self._options.floor_seconds if found else self._interval
         self._interval = self._options.floor_seconds if found else min(waits * 2, self._options.poll_seconds)
         # An announcement or a poll that falls due in between rides on the next look, however little later that is.
         waits = min(waits, self._options.announce_seconds, self._polls.shortest_seconds)
-        return waits if due_in is None else min(waits, max(due_in, _SOONEST_SECONDS))
+        bounds = (due_in, self._look_in(), self._admission.busy.ends_in())
+        return min([waits, *(max(bound, _SOONEST_SECONDS) for bound in bounds if bound is not None)])
+
+    def _look_in(self) -> float | None:
+        """Answer the seconds until what was handed back falls due, None where nothing was."""
+        now = self._clock.monotonic()
+        if self._look_at <= now:
+            self._look_at = float("inf")
+        return None if self._look_at == float("inf") else self._look_at - now
 
     def _is_lapsed_due(self, queue: str) -> bool:
         return self._clock.monotonic() - self._lapsed_at.get(queue, float("-inf")) >= _LAPSED_SECONDS
@@ -203,6 +234,10 @@ class Claims:
 def _declared(only: Sequence[str] | None) -> Handles:
     """Answer what this process has declared and this worker is for."""
     return {handle.name: handle for handle in registered_jobs() if only is None or handle.name in only}
+
+
+def _is_keyed(job: Job, handles: Handles) -> bool:
+    return job.concurrency_key is not None and handles[job.name].concurrency.keyed is not None
 
 
 def _soonest(known: float | None, other: float) -> float:

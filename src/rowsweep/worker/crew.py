@@ -6,15 +6,15 @@ import os
 import random
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import WorkerInfo
-from rowsweep.queue.verdicts import GiveBack, Settlement, Shed
-from rowsweep.signals import RunSignal
+from rowsweep.queue.verdicts import GiveBack, Settlement
 from rowsweep.telemetry.events import emit
+from rowsweep.worker.admission.admitter import Admitter
+from rowsweep.worker.admission.gate import Gate
 from rowsweep.worker.claims import Admission, Claims
-from rowsweep.worker.flights import Flight
 from rowsweep.worker.keeper import Keeper
 from rowsweep.worker.run.deadlines import Deadlines, note_place, timeout_seconds_of
 from rowsweep.worker.run.execute import Executor
@@ -26,17 +26,15 @@ from rowsweep.worker.settler import Settler
 from rowsweep.worker.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from rowsweep.jobs.handle import JobHandle
-    from rowsweep.queue.records import Job
-    from rowsweep.queue.verdicts import Verdict
     from rowsweep.errors import RowsweepError
+    from rowsweep.queue.verdicts import Verdict
     from rowsweep.worker.equipment import Equipment
+    from rowsweep.worker.flights import Flight
     from rowsweep.worker.run.execution import Ending
+    from rowsweep.worker.settler import Answer
     from rowsweep.worker.tally import WorkerState
-
-_SHED_SECONDS: Final = 1.0
 
 
 class Crew:
@@ -51,7 +49,8 @@ class Crew:
         self._equipment = equipment
         self._state = state
         self._settler = Settler(equipment, self._answered)
-        self._keeper = Keeper(equipment)
+        self._gate = Gate(equipment)
+        self._keeper = Keeper(equipment, self._gate.slots)
         self._watch = Watch(equipment)
         self._loop = LoopThread()
         self._deadlines = Deadlines(equipment, self._leave_behind)
@@ -61,8 +60,13 @@ class Crew:
         self._pools = {
             queue: RunPool(queue, options.concurrency_of(queue), self._work, self._freed) for queue in options.queues
         }
-        admission = Admission(admit=self._admit, hand_back=self._hand_back, announcement=self._announcement)
-        self.claims = Claims(equipment, self._pools, admission)
+        self.claims = Claims(equipment, self._pools, self._hands())
+
+    def _hands(self) -> Admission:
+        admitter = Admitter(self._equipment, self._gate, self)
+        return Admission(
+            admit=admitter.admit, hand_back=admitter.hand_back, announcement=self._announcement, busy=self._gate.busy
+        )
 
     def start(self) -> None:
         """Start every thread that a drain will need, then claim."""
@@ -81,7 +85,7 @@ class Crew:
                 duration_ms=round((self._equipment.clock.monotonic() - flight.claimed_at) * 1000),
                 error=flight.signal.reason,
             )
-            self._settle(flight, GiveBack())
+            self.settle(flight, GiveBack())
 
     def close(self, seconds_left: Callable[[], float | None]) -> None:
         """End every thread that can still be ended, the keeper last: what is not settled yet stays renewed."""
@@ -104,63 +108,36 @@ class Crew:
         except Exception as error:  # noqa: BLE001 - a worker stops also where its database is gone
             emit("jobs.worker.tick-failed", worker_id=self.id, error=error)
 
-    def _admit(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight | None:
-        """Wire one claimed job's run and hand it to a thread; a failure while wiring hands the row back."""
-        try:
-            flight = self._wire(job, handle, claimed_at)
-        except Exception as error:  # noqa: BLE001 - the application's context() raised; its row must not wait for a lapse
-            emit("jobs.worker.tick-failed", worker_id=self.id, queue=job.queue, error=error)
-            self._shed(job, handle, claimed_at, reason="context")
-            return None
-        self._take_off(flight)
-        self._watch.admit(flight)
-        try:
-            self._pools[job.queue].submit(flight)
-        except RuntimeError as error:  # no thread can be started
-            emit("jobs.worker.tick-failed", worker_id=self.id, queue=job.queue, error=error)
-            self.give_back(flight)
-        return flight
-
-    def _wire(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight:
-        context = self._equipment.context()
-        outer = getattr(context, "signal", None)
-        parents = [self.drain_signal] if outer is None else [self.drain_signal, outer]
-        return Flight(
-            job,
-            handle,
-            RunSignal.composed(*parents),
-            claimed_at=claimed_at,
-            services=getattr(context, "services", None),
-        )
-
-    def _take_off(self, flight: Flight) -> None:
+    def take_off(self, flight: Flight) -> None:
+        """Count a claim in flight, as work of the process, and keep its lease."""
         flight.finish_work = self._equipment.lifecycle.begin_work()
         self.flights.add(flight)
         self._keeper.admit(flight)
         self._keeper.start()
 
-    def _shed(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float, *, reason: str) -> None:
-        delay = _SHED_SECONDS + random.random() * _SHED_SECONDS
-        emit(
-            "jobs.worker.shed",
-            worker_id=self.id,
-            queue=job.queue,
-            job=job.name,
-            job_id=str(job.id),
-            reason=reason,
-            delay_seconds=round(delay, 3),
+    def fly(self, flight: Flight) -> None:
+        """Hand a flight to a run thread; one that cannot be started gives the claim back."""
+        self._watch.admit(flight)
+        try:
+            self._pools[flight.job.queue].submit(flight)
+        except RuntimeError as error:  # no thread can be started
+            emit("jobs.worker.tick-failed", worker_id=self.id, queue=flight.job.queue, error=error)
+            self.give_back(flight)
+
+    def settle(self, flight: Flight, verdict: Verdict) -> None:
+        """Send how a claim ends."""
+        execution = flight.execution
+        settlement = Settlement(
+            claim=flight.claim,
+            verdict=verdict,
+            duration_ms=execution.duration_ms if execution else 0,
+            sweep=flight.handle.has_ledger,
         )
-        self._return(job, handle, Shed(delay_seconds=delay, reason=reason), claimed_at)
+        self._settler.send(flight, settlement)
 
-    def _hand_back(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> None:
-        self._return(job, handle, GiveBack(), claimed_at)
-
-    def _return(self, job: Job, handle: JobHandle[Any, Any], verdict: Verdict, claimed_at: float) -> None:
-        """Give a claim back whose run never began."""
-        flight = Flight(job, handle, RunSignal(), claimed_at=claimed_at)
-        flight.end()
-        self._take_off(flight)
-        self._settle(flight, verdict)
+    def due_again(self, seconds: float) -> None:
+        """Have the claim loop look again when a row that was shed falls due."""
+        self.claims.look_within(seconds)
 
     def _work(self, flight: Flight) -> None:
         """Execute a flight on its run thread and send its settlement on; the thread is free then."""
@@ -196,44 +173,47 @@ class Crew:
         if ending.verdict is None:
             if isinstance(ending.error, LeaseLost) and flight.revoked is None:
                 self._keeper.report_loss(flight, ending.error)
-            self._finish(flight)
+            self._finish([flight])
         else:
-            self._settle(flight, ending.verdict)
+            self.settle(flight, ending.verdict)
 
-    def _settle(self, flight: Flight, verdict: Verdict) -> None:
-        execution = flight.execution
-        settlement = Settlement(
-            claim=flight.claim,
-            verdict=verdict,
-            duration_ms=execution.duration_ms if execution else 0,
-            sweep=flight.handle.has_ledger,
+    def _answered(self, answers: Sequence[Answer]) -> None:
+        for flight, settlement, landed in answers:
+            if not landed:
+                self._missed(flight, settlement)
+        self._finish([flight for flight, _, _ in answers])
+
+    def _missed(self, flight: Flight, settlement: Settlement) -> None:
+        emit(
+            "jobs.settle.unowned",
+            worker_id=self.id,
+            job=flight.job.name,
+            job_id=str(flight.job.id),
+            claim=flight.claim.claim,
+            verdict=type(settlement.verdict).__name__,
         )
-        self._settler.send(flight, settlement)
-
-    def _answered(self, flight: Flight, settlement: Settlement, landed: bool) -> None:
-        if not landed:
-            emit(
-                "jobs.settle.unowned",
-                worker_id=self.id,
-                job=flight.job.name,
-                job_id=str(flight.job.id),
-                claim=flight.claim.claim,
-                verdict=type(settlement.verdict).__name__,
-            )
-            if flight.execution is not None:
-                flight.execution = replace(flight.execution, outcome="interrupted", error=_unowned(flight))
-        self._finish(flight)
-
-    def _finish(self, flight: Flight) -> None:
-        """Let a flight go: its end is known to the database, or is none of this worker's business any more."""
         if flight.execution is not None:
-            _report(flight, flight.execution)
-            self.tally.add(flight.execution.outcome)
-        self.flights.remove(flight)
-        flight.signal.dispose()
-        if flight.finish_work is not None:
-            flight.finish_work()
-        flight.settled.set()
+            flight.execution = replace(flight.execution, outcome="interrupted", error=_unowned(flight))
+
+    def _finish(self, flights: Sequence[Flight]) -> None:
+        """Let flights go: their ends are known to the database, or are none of this worker's business any more.
+
+        Their slots are given back before they are no longer in flight, so that no driver is closed under a release.
+        """
+        permits = [flight.permit for flight in flights if flight.permit is not None]
+        self._gate.end(permits)
+        for flight in flights:
+            if flight.execution is not None:
+                _report(flight, flight.execution)
+                self.tally.add(flight.execution.outcome)
+            self.flights.remove(flight)
+            flight.signal.dispose()
+            if flight.finish_work is not None:
+                flight.finish_work()
+            flight.settled.set()
+        freed = {flight.job.queue for flight in flights if flight.permit is not None and flight.permit.held}
+        if freed:
+            self.claims.kick(*freed)
 
     def _freed(self, queue: str) -> None:
         self.claims.kick(queue)

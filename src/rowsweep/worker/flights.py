@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.queue.records import Job, Wanted
     from rowsweep.signals import RunSignal
+    from rowsweep.worker.admission.gate import Permit
     from rowsweep.worker.run.execution import Execution
 
 
 class Flight:
     """One claimed job of this process; its handle is the one it was claimed under, whatever is declared later.
 
-    `renewed_at` is the monotonic reading before the last statement that landed for its claim.
+    `renewed_at` is the monotonic reading before the last statement that landed for its claim; `permit` is what it
+    holds of limiter and caps.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Flight:
         self.execution: Execution | None = None
         self.settled = threading.Event()
         self.finish_work: Callable[[], None] | None = None
+        self.permit: Permit | None = None
         self._lock = threading.Lock()
         self._is_ended = False
 

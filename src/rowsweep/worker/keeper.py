@@ -9,6 +9,7 @@ from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper
 
 if TYPE_CHECKING:
+    from rowsweep.worker.admission.slots import Slots
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight
 
@@ -17,18 +18,19 @@ _SHOWN: Final = 20
 
 
 class Keeper:
-    """Renew the claims in flight on one thread, over the driver's control connections.
+    """Renew the claims in flight, and their slots, on one thread over the driver's control connections.
 
     A claim's window is measured on this process's monotonic clock from before the last statement that landed for it,
     so it never ends later here than the visibility does in the database.
     """
 
-    def __init__(self, equipment: Equipment) -> None:
+    def __init__(self, equipment: Equipment, slots: Slots) -> None:
         options = equipment.options
         self._worker_id = equipment.worker_id
         self._driver = equipment.driver
         self._clock = equipment.clock
         self._flights = equipment.flights
+        self._slots = slots
         self._every = options.renew_seconds
         self._window = options.visibility_seconds
         self._again = min(_AGAIN_SECONDS, self._every / 2)
@@ -68,7 +70,7 @@ class Keeper:
             # What falls due soon rides along, so that the claims of a worker come to one statement a round.
             self._renew([flight for flight in held if flight.renew_at <= now + self._every / 2])
             self._give_up_lapsed()
-        return self._next_in()
+        return self._next_in(self._slots.renew())
 
     def _renew(self, flights: list[Flight]) -> None:
         stamp = self._clock.monotonic()
@@ -117,10 +119,12 @@ class Keeper:
     def _held(self) -> list[Flight]:
         return [flight for flight in self._flights.all() if flight.revoked is None and flight.renew_at != float("inf")]
 
-    def _next_in(self) -> float:
+    def _next_in(self, slots_at: float | None) -> float:
         """Answer when to look again: half a round at the latest, so that a new claim need not wake the keeper."""
         now = self._clock.monotonic()
         instants = [at for flight in self._held() for at in (flight.renew_at, flight.renewed_at + self._window)]
+        if slots_at is not None:
+            instants.append(slots_at)
         return max(min([now + self._every / 2, *instants]) - now, 0.001)
 
     def _warn(self, flights: list[Flight], error: Exception) -> None:

@@ -11,6 +11,7 @@ from rowsweep.errors import InvalidOption, NoQueuesNamed
 from rowsweep.jobs.request import check_queue
 from rowsweep.options import count, duration
 from rowsweep.queue.records import DEFAULT_QUEUE
+from rowsweep.worker.admission.limiter import ConcurrencyLimiter
 
 DEFAULT_CONCURRENCY: Final = 8
 
@@ -23,6 +24,7 @@ class WorkerOptions:
     `concurrency` is one number for each queue or a table by queue (one that is not in it gets 8). `poll` is the
     longest an idle worker goes without looking, `poll_floor` the shortest. `visibility` is how long a claim stands
     without a renewal; three renewals must fit in. `margin` is how long before the drain's deadline runs are cut off.
+    `limiter` bounds this process's runs; one may be shared by several workers.
     A worker's id is fresh for every start; `id` is what it begins with.
     """
 
@@ -36,6 +38,7 @@ class WorkerOptions:
     renew_every: str | timedelta | None = None
     margin: str | timedelta = "2s"
     announce_every: str | timedelta = "15s"
+    limiter: ConcurrencyLimiter | None = None
     app_version: str | None = None
     drain_on_shutdown: bool = True
 
@@ -52,7 +55,13 @@ class WorkerOptions:
                     fix=f'{option}="2s"',
                     meta={"option": option},
                 )
-        if 3 * self.renew_seconds > self.visibility_seconds:
+        if self.limiter is not None and not isinstance(self.limiter, ConcurrencyLimiter):
+            raise InvalidOption(
+                f"limiter must be a ConcurrencyLimiter; got {self.limiter!r:.80}.",
+                fix="limiter=rs.ConcurrencyLimiter(per_tenant=2)",
+                meta={"option": "limiter"},
+            )
+        if 3 * timedelta(seconds=self.renew_seconds) > timedelta(seconds=self.visibility_seconds):
             raise InvalidOption(
                 f"Three renewals must fit in the visibility of {self.visibility_seconds:g} s; "
                 f"renew_every is {self.renew_seconds:g} s.",

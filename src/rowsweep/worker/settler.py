@@ -13,7 +13,7 @@ from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from rowsweep.queue.verdicts import Settlement, Verdict
@@ -24,6 +24,9 @@ GROUP: Final = 500
 LOCKED_SECONDS: Final = 0.5
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 4.0
+
+
+Answer = tuple["Flight", "Settlement", bool]
 
 
 @dataclass(slots=True)
@@ -39,11 +42,11 @@ class _Sending:
 class Settler:
     """Send settlements on one thread over the driver's control connections, until each is answered.
 
-    `answered` is called once for each, with whether it landed: never, where the worker stops before the database
-    answers. Its lease lapses then.
+    `answered` is called with each statement's answers, one a settlement, with whether it landed: never, where the
+    worker stops before the database answers. Its lease lapses then.
     """
 
-    def __init__(self, equipment: Equipment, answered: Callable[[Flight, Settlement, bool], None]) -> None:
+    def __init__(self, equipment: Equipment, answered: Callable[[Sequence[Answer]], None]) -> None:
         self._worker_id = equipment.worker_id
         self._driver = equipment.driver
         self._clock = equipment.clock
@@ -105,11 +108,13 @@ class Settler:
             self._refused(group, error)
             return
         self._pause = _FIRST_PAUSE
-        for sending, landed in zip(group, answers, strict=True):
-            if landed is None:
+        landed = []
+        for sending, answer in zip(group, answers, strict=True):
+            if answer is None:
                 self._again(sending, LOCKED_SECONDS)
             else:
-                self._answered(sending.flight, sending.settlement, landed)
+                landed.append((sending.flight, sending.settlement, answer))
+        self._answered(landed)
 
     def _refused(self, group: list[_Sending], error: Exception) -> None:
         emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
@@ -127,7 +132,7 @@ class Settler:
             _strip(group[0])
             self._again(group[0], 0.0)
         else:
-            self._answered(group[0].flight, group[0].settlement, False)
+            self._answered([(group[0].flight, group[0].settlement, False)])
 
     def _again(self, sending: _Sending, seconds: float) -> None:
         sending.not_before = self._clock.monotonic() + seconds

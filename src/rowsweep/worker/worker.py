@@ -12,6 +12,7 @@ from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle as process_lifecycle
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import RealTimers
+from rowsweep.worker.admission.slots import refuse_unenforceable
 from rowsweep.worker.crew import Crew
 from rowsweep.worker.drain import Drain
 from rowsweep.worker.equipment import Equipment
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rowsweep.clock import Clock
+    from rowsweep.jobs.handle import JobHandle
     from rowsweep.lifecycle import Lifecycle, Shutdown
     from rowsweep.queue.contract import Driver
     from rowsweep.timers import Timers
@@ -93,11 +95,16 @@ class Worker:
         )
 
     def start(self) -> None:
-        """Start claiming; a worker that runs goes on. Raises Draining while it or the process is being stopped."""
+        """Start claiming; a worker that runs goes on.
+
+        Raises Draining while it or the process is being stopped, ConcurrencyUnenforceable where a job declares
+        concurrency and the driver keeps no slots.
+        """
         with self._lock:
             if self._state == "running":
                 return
             self._refuse_draining()
+            refuse_unenforceable(self._driver, self._declared())
             crew = self._crew if self._crew is not None and self._state == "idle" else self._hire()
             self._register(crew.id)
             if self._drain is not None:
@@ -109,7 +116,7 @@ class Worker:
             worker_id=crew.id,
             queues=list(options.queues),
             concurrency={queue: options.concurrency_of(queue) for queue in options.queues},
-            names=[handle.name for handle in registered_jobs()],
+            names=[handle.name for handle in self._declared()],
         )
         crew.start()
 
@@ -144,6 +151,10 @@ class Worker:
             self._tear_down(crew, drain, deadline_at)
         else:
             stopped.wait(real_seconds_until(deadline_at))
+
+    def _declared(self) -> list[JobHandle[Any, Any]]:
+        only = self._options.names
+        return [handle for handle in registered_jobs() if only is None or handle.name in only]
 
     def _hire(self) -> Crew:
         """Make a crew under a fresh id: a restarted worker is never taken for its former self."""

@@ -1,0 +1,134 @@
+"""From a claimed job to its run: admitted and wired, or shed, refused, handed back."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from rowsweep.jobs.concurrency import key_busy
+from rowsweep.jobs.failure import failure_for_row
+from rowsweep.queue.verdicts import GiveBack, Refuse, Shed
+from rowsweep.signals import RunSignal
+from rowsweep.telemetry.events import emit
+from rowsweep.worker.admission.gate import Full
+from rowsweep.worker.flights import Flight
+from rowsweep.worker.run.execution import Execution
+
+if TYPE_CHECKING:
+    from rowsweep.jobs.concurrency import Cap
+    from rowsweep.jobs.handle import JobHandle
+    from rowsweep.queue.records import Job
+    from rowsweep.queue.verdicts import Verdict
+    from rowsweep.worker.admission.gate import Gate
+    from rowsweep.worker.equipment import Equipment
+
+SHED_SECONDS: Final = 1.0
+
+
+class Runway(Protocol):
+    """What becomes of a flight: it takes off, is flown on a run thread, and is settled."""
+
+    def take_off(self, flight: Flight) -> None:
+        """Count it in flight and keep its lease."""
+
+    def fly(self, flight: Flight) -> None:
+        """Hand it to a run thread."""
+
+    def settle(self, flight: Flight, verdict: Verdict) -> None:
+        """Send how its claim ends."""
+
+    def due_again(self, seconds: float) -> None:
+        """Say when a row that was handed back falls due."""
+
+
+class Admitter:
+    """Admit the jobs that a claim brought, one at a time, in the claim loop's thread."""
+
+    def __init__(self, equipment: Equipment, gate: Gate, runway: Runway) -> None:
+        self._worker_id = equipment.worker_id
+        self._equipment = equipment
+        self._gate = gate
+        self._runway = runway
+
+    def admit(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight | None:
+        """Start a job's run, or end its claim; answers what is executed or refused, None where it was shed.
+
+        Where the slots cannot be asked for, that failure is raised and the row is left to its visibility timeout.
+        """
+        answer = self._gate.ask(job, handle)
+        if isinstance(answer, Full):
+            if answer.cap is not None and answer.refuses:
+                return self._refuse(job, handle, claimed_at, answer.cap)
+            self._shed(job, handle, claimed_at, reason=answer.reason)
+            return None
+        try:
+            flight = self._wire(job, handle, claimed_at)
+        except Exception as error:  # noqa: BLE001 - the application's context() raised; its row must not wait for a lapse
+            emit("jobs.worker.tick-failed", worker_id=self._worker_id, queue=job.queue, error=error)
+            self._gate.abandon(answer)
+            self._shed(job, handle, claimed_at, reason="context")
+            return None
+        flight.permit = answer
+        self._runway.take_off(flight)
+        if answer.held:
+            self._gate.slots.start_renewal(job.id, flight.signal.abort)
+        self._runway.fly(flight)
+        return flight
+
+    def hand_back(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> None:
+        """Give back a claim that came while the worker was closing."""
+        self._end(Flight(job, handle, RunSignal(), claimed_at=claimed_at), GiveBack())
+
+    def _wire(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight:
+        context = self._equipment.context()
+        outer = getattr(context, "signal", None)
+        drain = self._equipment.drain_signal
+        parents = [drain] if outer is None else [drain, outer]
+        return Flight(
+            job,
+            handle,
+            RunSignal.composed(*parents),
+            claimed_at=claimed_at,
+            services=getattr(context, "services", None),
+        )
+
+    def _shed(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float, *, reason: str) -> None:
+        delay = SHED_SECONDS + random.random() * SHED_SECONDS
+        emit(
+            "jobs.worker.shed",
+            worker_id=self._worker_id,
+            queue=job.queue,
+            job=job.name,
+            job_id=str(job.id),
+            reason=reason,
+            delay_seconds=round(delay, 3),
+        )
+        flight = Flight(job, handle, RunSignal(), claimed_at=claimed_at)
+        self._end(flight, Shed(delay_seconds=delay, reason=reason))
+        self._runway.due_again(delay)
+
+    def _refuse(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float, cap: Cap) -> Flight:
+        """End a job for good that does not wait for its key; its attempt counts, its body never runs."""
+        error = key_busy(cap, job.id)
+        failure = failure_for_row(error, stop_reason="busy")
+        flight = Flight(job, handle, RunSignal(), claimed_at=claimed_at)
+        flight.execution = Execution(
+            outcome="refused", job_id=job.id, job=job.name, attempt=job.attempt, duration_ms=0, error=error
+        )
+        emit(
+            "jobs.attempt.failed",
+            job=job.name,
+            job_id=str(job.id),
+            attempt=job.attempt,
+            max_attempts=job.max_attempts,
+            stop_reason=failure.stop_reason,
+            error=error,
+        )
+        self._end(flight, Refuse(error=failure))
+        return flight
+
+    def _end(self, flight: Flight, verdict: Verdict) -> None:
+        """Settle a claim whose run never began."""
+        flight.end()
+        self._runway.take_off(flight)
+        self._runway.settle(flight, verdict)
