@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
+import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 Found = TypeVar("Found")
 
+slow = pytest.mark.slow
+FORMS = [pytest.param("by-set"), pytest.param("by-sql", marks=slow), pytest.param("by-frame", marks=slow)]
+"""The three ways to write a batch, the first of them for every test run."""
+
 APPLICATION = Path(__file__).with_name("application.py")
-ROOT = APPLICATION.parent.parent.parent
 PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.002
 
@@ -103,8 +107,15 @@ class Process:
         return [logged for logged in found if all(logged.get(name) == value for name, value in fields.items())]
 
     def until_logged(self, event: str, *, seconds: float = PATIENCE_SECONDS, **fields: object) -> dict[str, Any]:
-        """Wait for an event and answer it."""
-        return until(lambda: self.events(event, **fields), lambda: f"{event} {fields}\n{self.log}", seconds=seconds)[0]
+        """Wait for an event and answer it; fail when the process has ended without it."""
+
+        def logged() -> list[dict[str, Any]]:
+            has_ended = self.code is not None
+            found = self.events(event, **fields)
+            assert found or not has_ended, f"{self.name} has ended without {event} {fields}\n{self.log}"
+            return found
+
+        return until(logged, lambda: f"{event} {fields}\n{self.log}", seconds=seconds)[0]
 
     def tell(self, line: str) -> None:
         """Write a line to its stdin."""
@@ -163,8 +174,8 @@ class Site:
             self._connection = psycopg.connect(self.dsn, autocommit=True, row_factory=dict_row)
         return self._connection
 
-    def fill(self, rows: int, *, least: float = 0.0, most: float = 0.0) -> None:
-        """Install the tables and put that many rows into `counted`; each batch takes `least` to `most` seconds."""
+    def fill(self, rows: int, *, least: float = 0.0, most: float | None = None) -> None:
+        """Install the tables and put that many rows into `counted`; each batch takes `least` to `most` seconds more."""
         from rowsweep.queue.postgres.install import install
 
         install(self.dsn)
@@ -259,17 +270,30 @@ class Site:
         """Answer how many batches were begun, whatever became of them."""
         return int(self.one("select case when is_called then last_value else 0 end as tries from tries")["tries"])
 
-    def until_swept(self, rows: int) -> int:
+    def until(self, ask: Callable[[], Found | None], *, seconds: float = PATIENCE_SECONDS) -> Found:
+        """Ask until there is an answer that is not false; fail when the seconds are over, or no process is left."""
+
+        def answered() -> Found | None:
+            is_deserted = all(process.code is not None for process in self.processes)
+            answer = ask()
+            assert answer or not is_deserted, f"no process is left\n{self.shown()}"
+            return answer
+
+        return until(answered, self.shown, seconds=seconds)
+
+    def until_swept(self, rows: int) -> None:
         """Wait until the ledger counts that many rows."""
-        return until(lambda: (swept := self.swept()) >= rows and swept, lambda: f"{rows} rows\n{self.shown()}") or 0
+        self.until(lambda: self.swept() >= rows)
 
     def until_state(self, *states: str, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
-        """Wait for the job to be in one of the states, and answer it."""
-        return until(
-            lambda: job if (job := self.job())["state"] in states else None,
-            lambda: f"{states}\n{self.shown()}",
-            seconds=seconds,
-        )
+        """Wait for the job to be in one of the states, and answer it; no attempt may fail meanwhile."""
+
+        def arrived() -> dict[str, Any] | None:
+            job = self.job()
+            assert job["last_error"] is None, self.shown()
+            return job if job["state"] in states else None
+
+        return self.until(arrived, seconds=seconds)
 
     def holder(self) -> Process | None:
         """Answer the process that holds the job; None where nobody does, or one that is gone."""
@@ -279,9 +303,7 @@ class Site:
 
     def until_held(self, *, besides: Process | None = None) -> Process:
         """Wait for a living process to hold the job, another one than `besides`."""
-        return until(
-            lambda: process if (process := self.holder()) is not besides else None, lambda: f"a holder\n{self.shown()}"
-        )
+        return self.until(lambda: process if (process := self.holder()) is not besides else None)
 
     def shown(self) -> str:
         """Describe where everything stands, for a failure."""

@@ -72,7 +72,7 @@ class Storm:
         rows = self.progress()
         if self._random.random() < 0.75:
             wanted = min(rows + self._random.uniform(0.1, 1.0) * share, self.site.rows)
-            until(lambda: self.progress() >= wanted, lambda: f"{wanted:g} rows\n{self.site.shown()}")
+            self.site.until(lambda: self.progress() >= wanted)
         self.site.until_held()
         time.sleep(self._random.uniform(0.0, 0.05))
 
@@ -83,7 +83,7 @@ class Storm:
         if job["claimed_by"] is None or not str(job["claimed_by"]).startswith(f"{holder.name}:"):
             holder.wake()
             return self._stop_past_the_lease(self.site.until_held())
-        until(lambda: self.site.job()["claims"] > job["claims"], self.site.shown, seconds=TAKE_OVER_SECONDS)
+        self.site.until(lambda: self.site.job()["claims"] > job["claims"], seconds=TAKE_OVER_SECONDS)
         rows, give_up_at = self.progress(), time.monotonic() + self._random.uniform(0.0, 1.0)
         while self.progress() == rows and time.monotonic() < give_up_at:
             time.sleep(0.01)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.harness import Site, until
+from tests.acceptance.harness import FORMS, Site, until
 from tests.acceptance.wire import Cut, Wire
 
 pytestmark = pytest.mark.acceptance
@@ -33,7 +33,7 @@ def wire(dsn: str) -> Iterator[Wire]:
     made.close()
 
 
-@pytest.mark.parametrize("name", ["by-set", "by-sql", "by-frame"])
+@pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize(("where", "torn"), [("before", 3), ("behind", 0)])
 def test_a_batch_whose_commit_lost_its_connection_is_done_once(
     site: Site, wire: Wire, name: str, where: Cut, torn: int

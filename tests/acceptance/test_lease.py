@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.acceptance.harness import Process, Site, until
+from tests.acceptance.harness import FORMS, Process, Site
 
 pytestmark = pytest.mark.acceptance
 
@@ -25,16 +25,16 @@ def test_the_statement_of_a_woken_holder_is_cancelled_and_its_batch_rolls_back(s
     site.fill(5_000, least=40)
     site.launch("waiting-on-the-server")
     first = site.worker("first", visibility="1s")
-    until(lambda: sleeping(site, first), site.shown)
+    site.until(lambda: sleeping(site, first))
     first.stop()
     second = site.worker("second", visibility="1s")
-    until(lambda: site.holder() is second, site.shown)
+    site.until(lambda: site.holder() is second)
     assert sleeping(site, first)
     woken_at = time.monotonic()
     first.wake()
     first.until_logged("jobs.lease.lost", claim=1, code="X_JOB_LEASE_LOST")
     first.until_logged("jobs.run.finished", outcome="interrupted")
-    until(lambda: not sleeping(site, first), site.shown)
+    site.until(lambda: not sleeping(site, first))
     assert time.monotonic() - woken_at < 15
     assert site.counts() == {0: 5_000}
     site.pace(0)
@@ -46,7 +46,7 @@ def test_the_statement_of_a_woken_holder_is_cancelled_and_its_batch_rolls_back(s
     assert site.job()["attempt"] == 1
 
 
-@pytest.mark.parametrize("name", ["by-set", "by-sql", "by-frame"])
+@pytest.mark.parametrize("name", FORMS)
 def test_a_batch_that_finds_its_claim_gone_rolls_back_and_is_no_failure(site: Site, name: str) -> None:
     """N-060, N-120: its own last statement notices, long before a renewal would; its settle is not sent."""
     site.fill(5_000, least=0.2)
@@ -54,7 +54,7 @@ def test_a_batch_that_finds_its_claim_gone_rolls_back_and_is_no_failure(site: Si
     worker = site.worker("only", visibility="60s")
     site.until_swept(1)
     began = site.tries()
-    until(lambda: site.tries() > began, site.shown)
+    site.until(lambda: site.tries() > began)
     site.connection.execute(STEAL)
     worker.until_logged("jobs.run.finished", outcome="interrupted")
     assert len(worker.events("jobs.lease.lost", claim=1, code="X_JOB_LEASE_LOST")) == 1
@@ -71,7 +71,7 @@ def taken_over_unnoticed(site: Site, first: Process) -> Process:
     first.stop()
     site.connection.execute(LAPSE)
     second = site.worker("second", visibility="60s")
-    until(lambda: site.holder() is second, site.shown)
+    site.until(lambda: site.holder() is second)
     return second
 
 
@@ -103,7 +103,7 @@ def test_a_holder_stopped_inside_a_batch_is_refused_its_commit_by_the_fence_alon
     site.connection.execute("update deafness set seconds = 1")
     site.launch("deaf")
     first = site.worker("first", visibility="60s")
-    until(lambda: site.tries() >= 1, site.shown)
+    site.until(lambda: site.tries() >= 1)
     second = taken_over_unnoticed(site, first)
     site.connection.execute("update deafness set seconds = 0")
     second.until_logged("sweeps.batch.shrunk", sqlstate="55P03")

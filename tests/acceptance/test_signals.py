@@ -25,7 +25,7 @@ def fleet_worker(site: Site, name: str, *, drain: str = "20s") -> Process:
 
 def until_in_a_batch(site: Site, *, tries: int = 1) -> None:
     """Wait for the statement of a batch to be under way in the server."""
-    until(lambda: site.tries() >= tries, site.shown)
+    site.until(lambda: site.tries() >= tries)
 
 
 def assert_handed_back(site: Site, worker: Process) -> None:

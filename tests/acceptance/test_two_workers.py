@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.acceptance.harness import Process, Site, until
+from tests.acceptance.harness import Process, Site
 
 pytestmark = pytest.mark.acceptance
 
@@ -20,7 +20,12 @@ def launched_at_once(site: Site, name: str, names: list[str]) -> list[Process]:
 
 
 @pytest.mark.parametrize(
-    ("name", "processes"), [("by-set", ["a", "b"]), ("by-sql", ["a", "b", "c"]), ("by-frame", ["a", "b", "c"])]
+    ("name", "processes"),
+    [
+        pytest.param("by-set", ["a", "b", "c"]),
+        pytest.param("by-sql", ["a", "b"], marks=pytest.mark.slow),
+        pytest.param("by-frame", ["a", "b", "c"], marks=pytest.mark.slow),
+    ],
 )
 def test_a_sweep_launched_at_once_from_several_processes_is_one_run(
     site: Site, name: str, processes: list[str]
@@ -47,7 +52,7 @@ def test_another_process_takes_over_when_the_holder_is_killed_and_its_lease_has_
     lease = site.one(renewed)["until"]
     holder.kill()
     lease = max(lease, site.one(renewed)["until"])
-    until(lambda: site.holder() is other, site.shown)
+    site.until(lambda: site.holder() is other)
     assert site.one("select started_at >= %s as lapsed from x_jobs", lease)["lapsed"]
     site.pace(0)
     site.until_state("done")
