@@ -30,22 +30,24 @@ if TYPE_CHECKING:
     from rowsweep.scheduler.leaders import AdvisoryLockLeader, LeaseLeader, SoleLeader
     from rowsweep.scheduler.scheduler import Scheduler
     from rowsweep.sweeps.batch.batch import Batch
+    from rowsweep.worker.admission.limiter import ConcurrencyLimiter
     from rowsweep.worker.worker import Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AdvisoryLockLeader", "App", "Batch", "Ctx", "EnqueueOptions", "EnqueueResult", "Event", "JobHandle", "Keyed",
-    "LeaseLeader", "MemoryDriver", "MemoryEventBus", "PostgresDriver", "PostgresEventBus", "Retry", "Rows",
-    "RowsweepError", "Run", "Scheduler", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker", "attach",
-    "backfill", "configure_lifecycle", "connect", "current", "event_bus", "events_purge_target", "install", "job",
-    "ledger", "publish_event", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
+    "AdvisoryLockLeader", "App", "Batch", "ConcurrencyLimiter", "Ctx", "EnqueueOptions", "EnqueueResult", "Event",
+    "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "PostgresDriver", "PostgresEventBus",
+    "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker",
+    "attach", "backfill", "configure_lifecycle", "connect", "current", "event_bus", "events_purge_target", "install",
+    "job", "ledger", "publish_event", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {
     "AdvisoryLockLeader": "rowsweep.scheduler.leaders",
     "Batch": "rowsweep.sweeps.batch.batch",
     "LeaseLeader": "rowsweep.scheduler.leaders",
+    "ConcurrencyLimiter": "rowsweep.worker.admission.limiter",
     "MemoryDriver": "rowsweep.queue.memory.driver",
     "MemoryEventBus": "rowsweep.queue.memory.events.bus",
     "PostgresDriver": "rowsweep.queue.postgres.driver",
