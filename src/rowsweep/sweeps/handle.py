@@ -1,0 +1,152 @@
+"""A declared sweep: its handle previews and launches it, whatever its kind."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from dataclasses import replace
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from rowsweep.errors import InvalidDeclaration
+from rowsweep.jobs.concurrency import Keyed
+from rowsweep.jobs.declare import job_options
+from rowsweep.jobs.handle import JobHandle, JobOptions
+from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.origin import Origin
+from rowsweep.jobs.retry import Retry
+from rowsweep.sweeps import gate
+from rowsweep.sweeps.spec import PassSpec
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    import polars as pl
+
+    from rowsweep.queue.records import SweepKind
+    from rowsweep.signals import RunSignal
+    from rowsweep.steps.context import RunCtx
+    from rowsweep.sweeps.batch.connection import BatchConnection
+    from rowsweep.sweeps.run import Host, Run
+
+In = TypeVar("In")
+
+DEFAULT_RETRY: Final = Retry(attempts=20)
+
+
+class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
+    """A declared sweep: `preview(n)` it, then `launch()` it."""
+
+    def __init__(self, name: str, spec: PassSpec, options: JobOptions, origin: Origin) -> None:
+        super().__init__(name, self._run_pass, options, origin=origin, named=True)
+        self.spec: PassSpec = spec
+
+    @cached_property
+    def checksum(self) -> str:
+        """The SHA-256 over what decides its effect; the ledger keeps that of the code that finished a run."""
+        return self._checksum()
+
+    @property
+    def sweep_kind(self) -> SweepKind:
+        """Its kind as the ledger has it."""
+        return cast("SweepKind", self.kind)
+
+    @property
+    def crosses_tenants(self) -> bool:
+        """Whether its transactions ask to see all tenants' rows: only where it declares nobody's tenant."""
+        return self.options.tenant == "none" and self.kind != "export"
+
+    def launch(
+        self,
+        value: In | None = None,
+        *,
+        force: bool = False,
+        delay: str | timedelta | None = None,
+        rate: str | None = None,
+        batch_rows: int | None = None,
+    ) -> Run:
+        """Check the declaration against the database, ask the gate, and put one run on the queue; answer its `Run`.
+
+        While a run of it with that input is live, answers that one. In a kernel or script a worker thread works it,
+        unless `connect(work=False)`. `force` runs one that was applied already; `rate` and `batch_rows` are this
+        run's. Raises UnknownSource, InvalidKey, InvalidSweepSql, InvalidInput, and the gate's refusals.
+        """
+        from rowsweep.sweeps.launching import LaunchOptions, launch
+
+        return launch(self, value, LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows))
+
+    @abstractmethod
+    def preview(self, n: int = 10, value: In | None = None, *, allow_effects: bool = False) -> pl.DataFrame:
+        """Show what a run would do, and do nothing."""
+
+    @abstractmethod
+    def check(self, connection: Any) -> None:
+        """Check the declaration against its database, in the transaction open on this connection."""
+
+    def status_here(self) -> dict[str, Any]:
+        """Answer how this sweep stands in the connected database: applied, changed, pending or live."""
+        from rowsweep.sweeps.launching import status_here
+
+        return status_here(self)
+
+    def held_on(self, app: Host, signal: RunSignal | None, tenant: str | None) -> BatchConnection:
+        """Answer what holds a connection to the database that is swept: the queue's."""
+        from rowsweep.sweeps.batch.connection import BatchConnection
+        from rowsweep.sweeps.setup import settings_for
+
+        settings = settings_for(self.spec, tenant, cross_tenant=self.crosses_tenants)
+        return BatchConnection(app.driver, signal, settings, runs_handlers=False)
+
+    def asked(self, form: Any, run_id: UUID | None = None) -> gate.Asked:
+        """Answer what the gate is asked for."""
+        return gate.Asked(
+            name=self.name,
+            checksum=self.checksum,
+            environments=self.spec.environments,
+            requires=self.spec.requires,
+            input=form,
+            run_id=run_id,
+            repeats=self.kind != "backfill",
+        )
+
+    def launch_key(self, form: Any) -> str:
+        """Answer the idempotency key of a run over this input: one is live at a time."""
+        return f"sweep:{self.name}:{digest(form)}"
+
+    def describe(self) -> dict[str, Any]:
+        """Answer the declaration as plain JSON."""
+        spec = self.spec
+        return {
+            **super().describe(),
+            "batch_rows": spec.batch_rows,
+            "rate": None if spec.rate is None else str(spec.rate),
+            "environments": list(spec.environments),
+            "requires": list(spec.requires),
+            "checksum": self.checksum,
+        }
+
+    @abstractmethod
+    def _checksum(self) -> str: ...
+
+    @abstractmethod
+    def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]: ...
+
+
+def sweep_options(name: str, *, kind: str, **given: Any) -> JobOptions:
+    """Check a sweep's options as a job: patient, and over one input one run at a time."""
+    given.setdefault("retry", DEFAULT_RETRY)
+    options = job_options(name, kind=kind, **given)
+    if options.concurrency.keyed is not None:
+        raise InvalidDeclaration(
+            f"concurrency of {name!r} can only be a count: two runs of it over one input exclude each other as it is.",
+            fix="concurrency=2, or none",
+            meta={"field": "concurrency"},
+        )
+    one_at_a_time = Keyed(lambda value: digest(options.input.dump(value)[1]))
+    return replace(options, concurrency=replace(options.concurrency, keyed=one_at_a_time))
+
+
+def digest(form: Any) -> str:
+    """Answer the short hash of an input's JSON form, by which runs over it are told from others."""
+    return hashlib.sha256(json_text(form).encode()).hexdigest()[:16]

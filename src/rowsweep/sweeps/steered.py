@@ -1,0 +1,241 @@
+"""What every pass of a sweep does around its batches: steer, wait, recover from the moment's errors, read back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from rowsweep.clock import SystemClock, real_monotonic
+from rowsweep.errors import (
+    Aborted,
+    Draining,
+    DriverUnavailable,
+    Interrupted,
+    InvariantBroken,
+    LeaseLost,
+    RowsweepError,
+)
+from rowsweep.queue.records import NewBackfill
+from rowsweep.sweeps import gate
+from rowsweep.sweeps.batch.connection import BatchConnection, CommitUnknown
+from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, name_of
+from rowsweep.sweeps.batch.sizing import BatchSize
+from rowsweep.sweeps.batch.work import CheckpointMoved
+from rowsweep.sweeps.ledger import Progress
+from rowsweep.sweeps.pacing import Pacer
+from rowsweep.sweeps.run import host
+from rowsweep.telemetry.events import emit
+
+if TYPE_CHECKING:
+    from rowsweep.queue.contract import LedgerStore
+    from rowsweep.queue.records import Backfill, Wanted
+    from rowsweep.steps.context import RunCtx
+    from rowsweep.sweeps.handle import Sweep
+
+PAUSED_SECONDS: Final = 3600.0
+_SHOWN_WAIT_SECONDS: Final = 1.0
+_SLICE_SECONDS: Final = 0.25
+
+
+class Place(Protocol):
+    """Where a pass stands."""
+
+    @property
+    def index(self) -> int:
+        """The index of the last finished batch."""
+
+
+class Done(Protocol):
+    """A committed batch."""
+
+    @property
+    def at(self) -> Place:
+        """Where the pass stands behind it."""
+
+
+class SteeredPass(ABC):
+    """Stop where somebody asks for it, wait without holding anything, and retry what only the moment refused.
+
+    `_step` names the moving step that its batches are fenced by, `_at` is the position it holds.
+    """
+
+    _at: Any
+    _stored: bool
+    _size: BatchSize
+    _progress: Progress
+    _held: BatchConnection
+
+    def __init__(self, sweep: Sweep[Any], ctx: RunCtx, step: str) -> None:
+        self._sweep = sweep
+        self._ctx = ctx
+        self._step = step
+        self._patience = Patience()
+        self._options: Mapping[str, Any] = {}
+        self._waiting_for: str | None = None
+        self._restarts = ctx.record.attempt > 1
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Give every connection back."""
+
+    @abstractmethod
+    def _blame(self, error: Exception) -> None:
+        """Note on an error what the batch covers."""
+
+    @abstractmethod
+    def _read_back(self, stored: Any) -> Any:
+        """Read a position back as it is stored, None where none is."""
+
+    def _new_row(self, known: Backfill | None) -> NewBackfill:
+        sweep, ctx = self._sweep, self._ctx
+        return NewBackfill(
+            run_id=ctx.run_id,
+            name=sweep.name,
+            kind=sweep.sweep_kind,
+            checksum=sweep.checksum,
+            environment=gate.environment(),
+            app_version=host().app_version,
+            input=ctx.record.input,
+            options=None if known is None else known.options,
+            launched_by=ctx.record.enqueued_by,
+        )
+
+    # -- errors of the moment ------------------------------------------------------------------------------------
+
+    def _recover(self, error: Exception) -> None:
+        """Wait and shrink after an error of the moment, reading back where the pass stands; raise any other."""
+        if self._ctx.signal.aborted:
+            raise Interrupted(self._ctx.signal.reason) from error
+        unknown = isinstance(error, (CommitUnknown, CheckpointMoved))
+        if not unknown and not is_passing(error):
+            declare_terminal(error)
+            self._blame(error)
+            raise error
+        lost = unknown or is_lost_connection(error)
+        rows = self._size.rows
+        pause = self._patience.pause_seconds(rows=rows, lost=lost)
+        if pause is None:
+            self._blame(error)
+            raise error
+        self._size.halve()
+        behind = database_error(error)
+        emit(
+            "sweeps.batch.shrunk",
+            error=error,
+            sweep=self._sweep.name,
+            run_id=str(self._ctx.run_id),
+            index=self._at.index + 1,
+            batch_rows=self._size.rows,
+            sqlstate=None if behind is None else behind.sqlstate,
+        )
+        self._wait(pause, name_of(error))
+        if lost:
+            self._resynchronise()
+
+    def _resynchronise(self) -> None:
+        """Learn from the database where the pass stands: a commit may have landed although its answer was lost.
+
+        Locking the job row waits for the former session, which holds it until its commit is decided.
+        """
+        while True:
+            try:
+                self._held.release()
+                with self._held.transaction():
+                    stores = self._held.stores
+                    if not stores.steps.guard(self._ctx.claim):
+                        raise LeaseLost(
+                            f"The claim of {self._sweep.name!r} was lost while its connection was.",
+                            fix=f"rowsweep jobs show {self._ctx.job_id}",
+                        )
+                    step = stores.steps.get(self._ctx.run_id, self._step)
+            except Exception as error:
+                if self._ctx.signal.aborted:
+                    raise Interrupted(self._ctx.signal.reason) from error
+                if isinstance(error, LeaseLost) or not (is_passing(error) or isinstance(error, CommitUnknown)):
+                    raise
+                pause = self._patience.pause_seconds(rows=self._size.rows, lost=True)
+                if pause is None:
+                    raise
+                self._wait(pause, "lost connection")
+            else:
+                self._at = self._read_back(None if step is None else step.output)
+                self._stored = step is not None
+                return
+
+    def _committed(self, done: Done, rows: int, milliseconds: float) -> None:
+        self._waiting_for = None
+        if self._restarts:
+            self._restarts, self._ctx.runner.has_restarted = False, True
+        emit(
+            "sweeps.batch",
+            sweep=self._sweep.name,
+            run_id=str(self._ctx.run_id),
+            index=done.at.index,
+            rows=rows,
+            duration_ms=round(milliseconds, 1),
+            batch_rows=self._size.rows,
+        )
+
+    # -- steering -----------------------------------------------------------------------------------------------
+
+    def _steer(self, wanted: Wanted | None) -> None:
+        """Stop here where somebody asked for it: no batch is in flight."""
+        signal, sweep = self._ctx.signal, self._sweep
+        signal.raise_if_aborted()
+        if wanted == "cancel":
+            raise Interrupted(Aborted(f"{sweep.name!r} was cancelled.", fix="run.resume()"))
+        if wanted == "pause":
+            emit("sweeps.paused", sweep=sweep.name, run_id=str(self._ctx.run_id), reason="asked")
+            self._release()
+            self._ctx.suspend("pause", PAUSED_SECONDS)
+        if signal.draining:
+            raise Interrupted(
+                Draining(f"{sweep.name!r} stops behind batch {self._at.index}: the process drains.", fix="none needed")
+            )
+
+    def _wait(self, seconds: float, why: str) -> None:
+        """Wait without holding a connection; ends at once on abort, drain, pause or cancel, which are then obeyed."""
+        if seconds <= 0:
+            return
+        self._release()
+        if seconds >= _SHOWN_WAIT_SECONDS and why != self._waiting_for:
+            self._show_waiting(why)
+        until = real_monotonic() + seconds
+        while (left := until - real_monotonic()) > 0:
+            self._steer(self._ctx.wanted())
+            self._ctx.signal.wait(min(left, _SLICE_SECONDS))
+        self._steer(self._ctx.wanted())
+
+    def _show_waiting(self, why: str) -> None:
+        try:
+            self._ledger().describe(self._ctx.claim, self._ctx.run_id, estimate=None, waiting_for=why)
+        except DriverUnavailable:
+            return
+        self._waiting_for = why
+
+    # -- options ------------------------------------------------------------------------------------------------
+
+    def _batch_rows(self) -> int:
+        return int(self._options.get("batch_rows") or self._sweep.spec.batch_rows)
+
+    def _pacer(self) -> Pacer | None:
+        limit = self._options.get("rate") or self._sweep.spec.rate
+        return None if limit is None else Pacer(limit, SystemClock())
+
+    def _ledger(self) -> LedgerStore:
+        ledger = self._ctx.driver.stores().ledger
+        if ledger is None:
+            raise InvariantBroken(
+                f"The driver {self._ctx.driver.name!r} keeps no ledger, which sweeps report to.",
+                fix="rs.connect() with the Postgres driver",
+            )
+        return ledger
+
+
+def declare_terminal(error: Exception) -> None:
+    """Mark SQL that is wrong in itself (SQLSTATE class 42): trying again changes nothing."""
+    behind = database_error(error)
+    wrong = behind is not None and (behind.sqlstate or "").startswith("42")
+    if wrong and not isinstance(error, RowsweepError):
+        error.retry = "terminal"  # type: ignore[attr-defined]
