@@ -17,7 +17,8 @@ from rowsweep.jobs.tasks.handle import TaskHandle
 from rowsweep.lifecycle import configure_lifecycle
 from rowsweep.queue.bus import event_bus, events_purge_target, publish_event, use_event_bus
 from rowsweep.queue.events import Event
-from rowsweep.sweeps.declare import Sweep, backfill
+from rowsweep.sweeps.declare import backfill
+from rowsweep.sweeps.handle import Sweep
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.snapshot import Snapshot

@@ -63,6 +63,7 @@ class App:
         self._scheduler: Scheduler | None = None
         self._lock = threading.RLock()
         self.events = _bus_of(driver, self._woken)
+        self._sources: dict[str, Driver] = {}
         self._remove_hook = lifecycle().on("close", f"rowsweep.app.{id(self)}", self._closed_by)
 
     @property
@@ -128,6 +129,15 @@ class App:
                     worker = self._workers[queue] = self.worker(queues=[queue], concurrency=KERNEL_CONCURRENCY)
                 worker.start()
                 worker.kick()
+
+    def source(self, dsn: str) -> Driver:
+        """Answer a driver that lends connections to another database, which a sweep names as its source."""
+        from rowsweep.queue.postgres.driver import PostgresDriver
+
+        with self._lock:
+            if dsn not in self._sources:
+                self._sources[dsn] = PostgresDriver(dsn)
+            return self._sources[dsn]
 
     def work_here(self) -> None:
         """Work what this process has declared, unless it was connected with `work=False`."""
@@ -206,7 +216,8 @@ class App:
             scheduler.stop("close", deadline_at=deadline_at)
         for worker in workers:
             worker.stop("close", deadline_at=deadline_at)
-        self._driver.close()
+        for driver in (*self._sources.values(), self._driver):
+            driver.close()
         if self.embedded is not None:
             self.embedded.leave()
         with _lock:

@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
-from rowsweep.jobs.concurrency import Keyed
-from rowsweep.jobs.declare import job_options
-from rowsweep.jobs.handle import JobHandle, JobOptions
-from rowsweep.jobs.json_form import json_text
-from rowsweep.jobs.origin import Origin, origin_of
+from rowsweep.jobs.handle import JobOptions
+from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.retry import Retry
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import Rate
-from rowsweep.sweeps import gate
+from rowsweep.sweeps.handle import Sweep, sweep_options
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.spec import SweepSpec, checksum
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     import polars as pl
 
-    from rowsweep.queue.records import SweepKind
+    from rowsweep.signals import RunSignal
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.batch import Batch
+    from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.keyset.catalog import Column, Table
-    from rowsweep.sweeps.run import Run
+    from rowsweep.sweeps.run import Host
 
 In = TypeVar("In")
 Handler = Callable[["Batch"], Any]
 
-DEFAULT_RETRY: Final = Retry(attempts=20)
 
+class RowSweep(Sweep[In]):
+    """A sweep over the rows of one table."""
 
-class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
-    """A declared sweep: `preview(n)` it, then `launch()` it."""
-
-    def __init__(self, name: str, spec: SweepSpec, options: JobOptions, origin: Origin) -> None:
-        super().__init__(name, self._run_pass, options, origin=origin, named=True)
-        self.spec = spec
+    spec: SweepSpec
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         """Refuse to be used as a decorator, or called like the function it was made of."""
@@ -54,40 +43,6 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
             fix=f"remove set=, or the function under it; {self.name}.launch() runs it",
             meta={"field": "set"},
         )
-
-    @cached_property
-    def checksum(self) -> str:
-        """The SHA-256 over what decides its effect; the ledger keeps that of the code that finished a run."""
-        return checksum(self.kind, self.spec)
-
-    @property
-    def sweep_kind(self) -> SweepKind:
-        """Its kind as the ledger has it."""
-        return cast("SweepKind", self.kind)
-
-    @property
-    def crosses_tenants(self) -> bool:
-        """Whether its transactions ask to see all tenants' rows: only where it declares nobody's tenant."""
-        return self.options.tenant == "none" and self.kind != "export"
-
-    def launch(
-        self,
-        value: In | None = None,
-        *,
-        force: bool = False,
-        delay: str | timedelta | None = None,
-        rate: str | None = None,
-        batch_rows: int | None = None,
-    ) -> Run:
-        """Check the declaration against the database, ask the gate, and put one run on the queue; answer its `Run`.
-
-        While a run of it with that input is live, answers that one. In a kernel or script a worker thread works it,
-        unless `connect(work=False)`. `force` runs one that was applied already; `rate` and `batch_rows` are this
-        run's. Raises UnknownSource, InvalidKey, InvalidSweepSql, InvalidInput, and the gate's refusals.
-        """
-        from rowsweep.sweeps.launching import LaunchOptions, launch
-
-        return launch(self, value, LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows))
 
     def preview(self, n: int = 10, value: In | None = None, *, allow_effects: bool = False) -> pl.DataFrame:
         """Run the first n matching rows through the real path and roll back; answer them before and after.
@@ -100,27 +55,26 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
 
         return preview(self, n, value, allow_effects=allow_effects)
 
-    def status_here(self) -> dict[str, Any]:
-        """Answer how this sweep stands in the connected database: applied, changed, pending or live."""
-        from rowsweep.sweeps.launching import status_here
+    def check(self, connection: Any) -> None:
+        """Check table, key and SQL against the database."""
+        from rowsweep.sweeps.setup import check_sweep
 
-        return status_here(self)
+        check_sweep(connection, self.spec)
 
-    def asked(self, form: Any, run_id: UUID | None = None) -> gate.Asked:
-        """Answer what the gate is asked for."""
-        return gate.Asked(
-            name=self.name,
-            checksum=self.checksum,
-            environments=self.spec.environments,
-            requires=self.spec.requires,
-            input=form,
-            run_id=run_id,
-            repeats=self.kind != "backfill",
-        )
+    def held_on(self, app: Host, signal: RunSignal | None, tenant: str | None) -> BatchConnection:
+        """Answer what holds a connection to the database that is swept, the queue's unless `source` names another."""
+        from rowsweep.sweeps.batch.connection import BatchConnection
+        from rowsweep.sweeps.batch.source import IDLE_MS, PooledSource
+        from rowsweep.sweeps.setup import settings_for
 
-    def launch_key(self, form: Any) -> str:
-        """Answer the idempotency key of a run over this input: one is live at a time."""
-        return f"sweep:{self.name}:{_digest(form)}"
+        source, crosses = self.spec.source, self.crosses_tenants
+        runs_handlers = self.spec.handler is not None
+        if source is None:
+            settings = settings_for(self.spec, tenant, cross_tenant=crosses)
+            return BatchConnection(app.driver, signal, settings, runs_handlers=runs_handlers)
+        lender = app.source(source) if isinstance(source, str) else PooledSource(source)
+        settings = settings_for(self.spec, tenant, cross_tenant=crosses, idle_ms=IDLE_MS)
+        return BatchConnection(lender, signal, settings, runs_handlers=True)
 
     def read_columns(self, table: Table) -> list[Column]:
         """Answer the columns a handler sees: the key first, then those declared (all, where none are)."""
@@ -140,12 +94,10 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
             "set": None if spec.assignments is None else dict(spec.assignments),
             "handler": None if spec.handler is None else getattr(spec.handler, "__qualname__", repr(spec.handler)),
             "atomic": spec.atomic,
-            "batch_rows": spec.batch_rows,
-            "rate": None if spec.rate is None else str(spec.rate),
-            "environments": list(spec.environments),
-            "requires": list(spec.requires),
-            "checksum": self.checksum,
         }
+
+    def _checksum(self) -> str:
+        return checksum(self.kind, self.spec)
 
     def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
         from rowsweep.sweeps.passes import Pass
@@ -202,6 +154,7 @@ def backfill(
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
+    source: Any = ...,
 ) -> Sweep[Any]: ...
 @overload
 def backfill(
@@ -226,6 +179,7 @@ def backfill(
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
+    source: Any = ...,
 ) -> Callable[[Handler], Sweep[Any]]: ...
 @overload
 def backfill(
@@ -250,6 +204,7 @@ def backfill(
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
+    source: Any = ...,
 ) -> Sweep[Any]: ...
 def backfill(
     name: str, handler: Handler | None = None, *, rows: Any = None, set: Any = None, tenant: Any = "none", **given: Any
@@ -281,7 +236,7 @@ def backfill(
 
 def _declare(name: str, handler: Handler | None, **given: Any) -> Sweep[Any]:
     spec, options = _screen(name, handler, **given)
-    sweep: Sweep[Any] = Sweep(name, spec, options, origin_of(handler))
+    sweep: RowSweep[Any] = RowSweep(name, spec, options, origin_of(handler))
     registry.register(sweep)
     return sweep
 
@@ -294,22 +249,10 @@ def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec
     if handler is None and assignments == {"-": "-"}:
         own.pop("atomic", None)
     spec = SweepSpec(rows=rows, assignments=assignments, handler=handler, **own)
-    given.setdefault("retry", DEFAULT_RETRY)
-    options = job_options(name, kind="backfill", **given)
-    if options.concurrency.keyed is not None:
-        raise InvalidDeclaration(
-            f"concurrency of {name!r} can only be a count: two runs of it over one input exclude each other as it is.",
-            fix="concurrency=2, or none",
-            meta={"field": "concurrency"},
-        )
-    one_at_a_time = Keyed(lambda value: _digest(options.input.dump(value)[1]))
-    return spec, replace(options, concurrency=replace(options.concurrency, keyed=one_at_a_time))
-
-
-def _digest(form: Any) -> str:
-    return hashlib.sha256(json_text(form).encode()).hexdigest()[:16]
+    return spec, sweep_options(name, kind="backfill", **given)
 
 
 _SPEC_OPTIONS: Final = (
     "atomic", "batch_rows", "adapt", "rate", "environments", "requires", "lock_timeout", "statement_timeout",
+    "source",
 )  # fmt: skip

@@ -10,14 +10,12 @@ from rowsweep.jobs.request import EnqueueOptions
 from rowsweep.options import count, rate
 from rowsweep.queue.records import LIVE_STATES, NewBackfill
 from rowsweep.sweeps import gate
-from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.run import Host, Run, host, ledger_of
-from rowsweep.sweeps.setup import check_sweep, settings_for
 
 if TYPE_CHECKING:
-    from rowsweep.queue.contract import Driver, LedgerStore
+    from rowsweep.queue.contract import LedgerStore
     from rowsweep.queue.records import Backfill, EnqueueResult, NewJob
-    from rowsweep.sweeps.declare import Sweep
+    from rowsweep.sweeps.handle import Sweep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:
     if live is not None:
         return _attached(app, sweep, live)
     gate.ask(sweep.asked(request.input), ledger, force=options.force)
-    check_here(driver, sweep, request.tenant_id)
+    check_here(app, sweep, request.tenant_id)
     run = _enqueue(app, sweep, request, options)
     app.work_here()
     return run
@@ -63,12 +61,12 @@ def find_live(ledger: LedgerStore, sweep: Sweep[Any], form: Any) -> Backfill | N
     return next((row for row in rows if row.input == form and row.job_state in LIVE_STATES), None)
 
 
-def check_here(driver: Driver, sweep: Sweep[Any], tenant: str | None) -> None:
-    """Check the declaration against the database, writing nothing."""
-    held = BatchConnection(driver, None, settings_for(sweep.spec, tenant, cross_tenant=sweep.crosses_tenants))
+def check_here(app: Host, sweep: Sweep[Any], tenant: str | None) -> None:
+    """Check the declaration against the database that is swept, writing nothing."""
+    held = sweep.held_on(app, None, tenant)
     try:
         with held.transaction():
-            check_sweep(held.connection, sweep.spec)
+            sweep.check(held.connection)
     finally:
         held.release()
 

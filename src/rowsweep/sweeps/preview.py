@@ -14,12 +14,12 @@ from rowsweep.sweeps.batch.work import HandlerCall, check_transaction
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.position import Position
 from rowsweep.sweeps.run import host
-from rowsweep.sweeps.setup import check_sweep, settings_for, statements_for
+from rowsweep.sweeps.setup import check_sweep, statements_for
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rowsweep.sweeps.declare import Sweep
+    from rowsweep.sweeps.declare import RowSweep
     from rowsweep.sweeps.keyset.catalog import Table
 
 _NO_RUN = str(UUID(int=0))
@@ -29,7 +29,7 @@ class _RolledBack(Exception):
     """Leave the preview's transaction without committing it."""
 
 
-def preview(sweep: Sweep[Any], n: int, value: Any, *, allow_effects: bool) -> pl.DataFrame:
+def preview(sweep: RowSweep[Any], n: int, value: Any, *, allow_effects: bool) -> pl.DataFrame:
     """Answer the first n matching rows before and after; nothing stays."""
     rows = count(n, option="n", minimum=1, maximum=100_000)
     if not sweep.spec.atomic and not allow_effects:
@@ -40,7 +40,7 @@ def preview(sweep: Sweep[Any], n: int, value: Any, *, allow_effects: bool) -> pl
         )
     parsed, _ = sweep.options.input.dump(value)
     tenant = sweep.tenant_for(parsed)
-    held = BatchConnection(host().driver, None, settings_for(sweep.spec, tenant, cross_tenant=sweep.crosses_tenants))
+    held = sweep.held_on(host(), None, tenant)
     answer: list[pl.DataFrame] = []
     try:
         with held.transaction():
@@ -52,7 +52,7 @@ def preview(sweep: Sweep[Any], n: int, value: Any, *, allow_effects: bool) -> pl
         held.release()
 
 
-def _previewed(sweep: Sweep[Any], held: BatchConnection, value: Any, rows: int) -> pl.DataFrame:
+def _previewed(sweep: RowSweep[Any], held: BatchConnection, value: Any, rows: int) -> pl.DataFrame:
     spec = sweep.spec
     table = check_sweep(held.connection, spec)
     statements = statements_for(table, spec, bounded=False)
@@ -72,7 +72,7 @@ def _previewed(sweep: Sweep[Any], held: BatchConnection, value: Any, rows: int) 
     return _side_by_side(sweep, table, before, after)
 
 
-def _run_handler(sweep: Sweep[Any], finder: PageFinder, table: Table, value: Any, page: Page) -> None:
+def _run_handler(sweep: RowSweep[Any], finder: PageFinder, table: Table, value: Any, page: Page) -> None:
     handler = sweep.spec.handler
     assert handler is not None  # noqa: S101 - the declaration has one or the other
     call = HandlerCall(
@@ -96,7 +96,7 @@ def _reader(finder: PageFinder, table: Table, to: tuple[str, ...], *, matching: 
     )
 
 
-def _empty(sweep: Sweep[Any], held: BatchConnection, table: Table) -> pl.DataFrame:
+def _empty(sweep: RowSweep[Any], held: BatchConnection, table: Table) -> pl.DataFrame:
     """Answer no rows, in the shape they would have."""
     statements = statements_for(table, sweep.spec, bounded=True)
     nothing = PageRows(
@@ -110,7 +110,7 @@ def _empty(sweep: Sweep[Any], held: BatchConnection, table: Table) -> pl.DataFra
     return nothing.frame()
 
 
-def _side_by_side(sweep: Sweep[Any], table: Table, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+def _side_by_side(sweep: RowSweep[Any], table: Table, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     """Join the two by key: swept columns as they were, and `<column>_after` for each that changed."""
     import polars as pl
 

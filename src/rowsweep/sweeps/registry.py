@@ -6,7 +6,7 @@ from typing import Any
 
 from rowsweep.errors import UnknownJob, nearest
 from rowsweep.jobs.registry import find_job, registered_jobs
-from rowsweep.sweeps.declare import Sweep
+from rowsweep.sweeps.handle import Sweep
 
 
 def is_backfill(value: object) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from rowsweep.queue.contract import Driver, LedgerStore
     from rowsweep.queue.records import Backfill, Wanted
+    from rowsweep.sweeps.batch.source import Lender
 
 _LOOK_SECONDS: Final = 0.25
 _RESULT_SECONDS: Final = 5.0
@@ -33,6 +34,9 @@ class Host(Protocol):
     @property
     def driver(self) -> Driver:
         """Where the queue and the ledger are."""
+
+    def source(self, dsn: str) -> Lender:
+        """Answer what lends connections to another database that a sweep names as its source."""
 
     def work_here(self) -> None:
         """Start working what this process has declared, unless a fleet is to do it; look for work at once."""

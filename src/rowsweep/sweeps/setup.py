@@ -16,7 +16,7 @@ from rowsweep.sweeps.keyset.statements import Statements, cursor_values
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json
-    from rowsweep.sweeps.spec import SweepSpec
+    from rowsweep.sweeps.spec import PassSpec, SweepSpec
 
 _COUNT_BELOW: Final = 1_000_000
 _COUNT_TIMEOUT: Final = "set local statement_timeout = '2s'"
@@ -103,12 +103,12 @@ def statements_for(table: Table, spec: SweepSpec, *, bounded: bool) -> Statement
     return Statements(table=table, where=spec.rows.where, bound_params=spec.rows.params is not None, bounded=bounded)
 
 
-def settings_for(spec: SweepSpec, tenant: str | None, *, cross_tenant: bool) -> dict[str, str]:
+def settings_for(spec: PassSpec, tenant: str | None, *, cross_tenant: bool, idle_ms: int = _IDLE_MS) -> dict[str, str]:
     """Answer the settings of a sweep's transactions."""
     return transaction_settings(
         lock_timeout_ms=spec.milliseconds("lock_timeout"),
         statement_timeout_ms=spec.milliseconds("statement_timeout"),
-        idle_timeout_ms=_IDLE_MS,
+        idle_timeout_ms=idle_ms,
         tenant=tenant,
         cross_tenant=cross_tenant,
     )

@@ -9,7 +9,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,13 +21,9 @@ _MOST_BATCH_ROWS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSpec:
-    """What is swept and how; `batch_rows`, `rate` and the timeouts may change between attempts, the rest may not."""
+class PassSpec:
+    """How any sweep goes about its batches; `batch_rows`, `rate` and the timeouts may change between attempts."""
 
-    rows: Rows
-    assignments: Mapping[str, str] | None = None
-    handler: Callable[..., Any] | None = None
-    atomic: bool = True
     batch_rows: int = 1_000
     adapt: bool = True
     rate: str | Rate | None = None
@@ -37,12 +33,8 @@ class SweepSpec:
     statement_timeout: str | timedelta = "15s"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rows, Rows):
-            raise _refused("rows", "a Rows", self.rows, 'rows=rs.Rows("orders")')
-        self._check_what()
-        for option in ("atomic", "adapt"):
-            if not isinstance(getattr(self, option), bool):
-                raise _refused(option, "True or False", getattr(self, option), f"{option}=True")
+        if not isinstance(self.adapt, bool):
+            raise refused("adapt", "True or False", self.adapt, "adapt=True")
         count(self.batch_rows, option="batch_rows", minimum=1, maximum=_MOST_BATCH_ROWS)
         if self.rate is not None:
             rate(self.rate, option="rate")
@@ -55,14 +47,38 @@ class SweepSpec:
         """Answer a timeout in whole milliseconds, at least one (zero would mean none to Postgres)."""
         return max(round(duration(getattr(self, option), option=option).total_seconds() * 1000), 1)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSpec(PassSpec):
+    """What is swept and how; what it sweeps may not change between attempts.
+
+    `source` is a DSN or a pool of another database than the queue's; it is never shown or stored.
+    """
+
+    rows: Rows
+    assignments: Mapping[str, str] | None = None
+    handler: Callable[..., Any] | None = None
+    atomic: bool = True
+    source: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, Rows):
+            raise refused("rows", "a Rows", self.rows, 'rows=rs.Rows("orders")')
+        self._check_what()
+        if not isinstance(self.atomic, bool):
+            raise refused("atomic", "True or False", self.atomic, "atomic=True")
+        if self.source is not None and not (_is_text(self.source) or hasattr(self.source, "connection")):
+            raise refused("source", "a DSN or a psycopg pool", type(self.source).__name__, 'source="postgresql://…"')
+        PassSpec.__post_init__(self)
+
     def _check_what(self) -> None:
         if (self.handler is None) == (self.assignments is None):
             came = "neither" if self.handler is None else "both"
-            raise _refused("set", "a handler or set={column: expression}, exactly one", came, "remove one of them")
+            raise refused("set", "a handler or set={column: expression}, exactly one", came, "remove one of them")
         if self.assignments is not None:
             _check_assignments(self.assignments)
             if self.atomic is False:
-                raise _refused("atomic", "True with set=: the database does all the work", False, "atomic=True")
+                raise refused("atomic", "True with set=: the database does all the work", False, "atomic=True")
         if self.handler is not None:
             _check_handler(self.handler)
 
@@ -81,14 +97,15 @@ def checksum(kind: str, spec: SweepSpec) -> str:
         "where": rows.where,
         "params": rows.params_form,
         "set": None if spec.assignments is None else dict(spec.assignments),
-        "handler": None if spec.handler is None else _code_of(spec.handler),
+        "handler": None if spec.handler is None else code_of(spec.handler),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _code_of(handler: Callable[..., Any]) -> str:
+def code_of(handler: Callable[..., Any]) -> str:
+    """Answer what tells this function's code from another's."""
     if isinstance(handler, functools.partial):
-        return repr((_code_of(handler.func), handler.args, handler.keywords))
+        return repr((code_of(handler.func), handler.args, handler.keywords))
     function = inspect.unwrap(handler)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -116,25 +133,26 @@ def _const(const: Any) -> str:
 
 def _check_handler(handler: object) -> None:
     if not callable(handler):
-        raise _refused("handler", "a function of a batch", handler, "def handle(batch): … under @rs.backfill(…)")
+        raise refused("handler", "a function of a batch", handler, "def handle(batch): … under @rs.backfill(…)")
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
-        raise _refused("handler", "a plain function", "an async one", "declare it with def")
+        raise refused("handler", "a plain function", "an async one", "declare it with def")
 
 
 def _check_assignments(assignments: object) -> None:
     ok = isinstance(assignments, Mapping) and assignments
     if not ok or not all(_is_text(column) and _is_text(text) for column, text in assignments.items()):  # type: ignore[attr-defined]
-        raise _refused("set", "columns with their SQL expressions", assignments, 'set={"total": "price * qty"}')
+        raise refused("set", "columns with their SQL expressions", assignments, 'set={"total": "price * qty"}')
 
 
 def _check_texts(option: str, value: object) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(_is_text(text) for text in value):
-        raise _refused(option, "a tuple of names", value, f'{option}=("production",)')
+        raise refused(option, "a tuple of names", value, f'{option}=("production",)')
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _refused(field: str, expected: str, got: object, fix: str) -> InvalidDeclaration:
+def refused(field: str, expected: str, got: object, fix: str) -> InvalidDeclaration:
+    """Make the refusal of an option that a declaration cannot have."""
     return InvalidDeclaration(f"{field} must be {expected}; got {got!r:.120}.", fix=fix, meta={"field": field})

@@ -18,7 +18,7 @@ from rowsweep.show import values
 
 if TYPE_CHECKING:
     from rowsweep.app import App
-    from rowsweep.sweeps.declare import Sweep
+    from rowsweep.sweeps.handle import Sweep
     from rowsweep.sweeps.run import Run
     from rowsweep.sweeps.snapshot import Snapshot
     from rowsweep.worker.worker import Worker

@@ -16,7 +16,7 @@ from rowsweep.show.terminal import SweepView, snapshot_details
 
 if TYPE_CHECKING:
     from rowsweep.app import App
-    from rowsweep.sweeps.declare import Sweep
+    from rowsweep.sweeps.handle import Sweep
     from rowsweep.sweeps.run import Run
 
 RunText = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its unique prefix, or a sweep's name.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from psycopg import sql
 from psycopg.pq import TransactionStatus
@@ -16,6 +16,7 @@ from rowsweep.steps.cancel import cancel_on_abort
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver, Stores
     from rowsweep.signals import RunSignal
+    from rowsweep.sweeps.batch.source import Lender
 
 MARKER: Final = "rowsweep.batch"
 _PINNED: Final = {
@@ -46,7 +47,7 @@ class BatchConnection:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Driver | Lender,
         signal: RunSignal | None,
         settings: Mapping[str, str],
         *,
@@ -76,15 +77,16 @@ class BatchConnection:
                 if self._once is not None:
                     self._connection.execute(self._once, prepare=False)
                 self._held = stack.pop_all()
-            self._stores = self._driver.join(self._connection)
+            self._stores = None
             self.stage = None
         return self._connection
 
     @property
     def stores(self) -> Stores:
         """The queue's stores over that connection, in the transaction open there."""
-        _ = self.connection
-        assert self._stores is not None  # noqa: S101 - set with the connection
+        connection = self.connection
+        if self._stores is None:
+            self._stores = cast("Driver", self._driver).join(connection)
         return self._stores
 
     def release(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
+
+from psycopg.types.datetime import IntervalLoader
 
 from rowsweep.errors import InvalidFrame
 from rowsweep.sweeps.batch.frames import is_text_form
@@ -17,6 +19,23 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.keyset.catalog import Column, Table
 
 _SCALARS: Final = (bool, int, float, str, bytes, Decimal, date, datetime, time)
+
+
+class Interval(timedelta):
+    """An interval as psycopg gives it, which knows its own text: a timedelta has no months."""
+
+    text: str
+
+
+class IntervalTextLoader(IntervalLoader):
+    """Load an interval with its text, so that one returned as it was stays what it was."""
+
+    def load(self, data: Any) -> Interval:
+        """Answer the interval; what is computed from it is a plain timedelta."""
+        plain = super().load(data)
+        made = Interval(days=plain.days, seconds=plain.seconds, microseconds=plain.microseconds)
+        made.text = bytes(data).decode()
+        return made
 
 
 def dicts_frame(rows: Sequence[Mapping[str, Any]], table: Table) -> pl.DataFrame | None:
@@ -105,6 +124,8 @@ def _plain(value: Any, column: Column | None) -> Any:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Interval):
+        return value.text
     if isinstance(value, Decimal):
         return format(value, "f")
     return value.isoformat() if isinstance(value, (date, datetime, time)) else str(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from psycopg.rows import dict_row, tuple_row
 
-from rowsweep.sweeps.batch.dicts import has_keys
+from rowsweep.sweeps.batch.dicts import IntervalTextLoader, has_keys
 from rowsweep.sweeps.batch.frames import as_frame, column_form, csv_line, read_csv
 from rowsweep.sweeps.keyset.catalog import Column, quoted
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Of any other type psycopg's binary form is raw bytes, where its text form is text.
 _LOADED: Final = {
     "bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "text", "varchar", "bpchar", "name", "bytea",
-    "uuid", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "json", "jsonb", "inet", "cidr",
+    "uuid", "date", "time", "timetz", "timestamp", "timestamptz", "json", "jsonb", "inet", "cidr",
 }  # fmt: skip
 
 Form = Literal["frame", "dicts"]
@@ -64,6 +64,7 @@ class PageRows:
             query = self._select(quoted(column.name) for column in self.columns)
             binary = all(_has_loader(column) for column in self.columns)
             with self.within(), self.connection().cursor(row_factory=dict_row, binary=binary) as cursor:
+                cursor.adapters.register_loader("interval", IntervalTextLoader)
                 self._dicts = cursor.execute(query, self.values).fetchall()
         return self._dicts
 

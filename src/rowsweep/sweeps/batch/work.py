@@ -110,6 +110,11 @@ class SetWork:
             closed = self.closer.close(at, after, marker, stored=stored)
         return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
+    def run(self, at: Position, page: Page) -> int:
+        """Update a page in a transaction of its own, without a checkpoint; answer how many rows changed."""
+        with self.finder.held.transaction():
+            return self.finder.update(self.assignments, at, page)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerCall:
@@ -198,6 +203,11 @@ class AtomicWork:
         # A row that came into the page's range since it was counted is among those read.
         return matching if reader.height is None else reader.height, written
 
+    def alone(self, at: Position, page: Page) -> int:
+        """Run the handler in a transaction of its own, without a checkpoint; answer how many rows changed."""
+        with self.call.finder.held.transaction():
+            return self.run(at, page)[1]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideWork:
@@ -230,6 +240,14 @@ class OutsideWork:
             after = at.moved(plan.to, rows=plan.rows, written=written)
             closed = self.closer.close(at, after, marker, stored=True)
         return BatchDone(at=after, is_full=False, closed=closed)
+
+    def alone(self, at: Position, page: Page) -> int:
+        """Run the handler outside any transaction and write back in one; answer how many rows changed."""
+        call, held = self.call, self.call.finder.held
+        reader = call.reader(at, page.to, lock=False, within=held.transaction)
+        value = call.handler(call.batch(at, page.to, reader))
+        with held.transaction():
+            return call.write(value, at, page.to, reader)
 
 
 def check_transaction(connection: Any) -> None:

@@ -24,17 +24,27 @@ _COLUMNS: Final = """
     select a.attname, tn.nspname, t.typname, t.typtype::text, t.typcategory::text,
            pg_catalog.format_type(a.atttypid, a.atttypmod), a.atttypmod, a.attnotnull,
            a.attgenerated <> '' or a.attidentity = 'a',
-           b.typcategory <> 'G' and (b.typtype in ('e', 'r', 'm') or b.typname = 'varchar' or exists (
-               select from pg_catalog.pg_operator o
-                where o.oprname = '=' and o.oprleft = b.oid and o.oprright = b.oid)),
-           en.nspname, et.typname, et.typtype::text
+           (b.typtype = 'e' or b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace and b.typname in (
+               'bool', 'int2', 'int4', 'int8', 'oid', 'text', 'varchar', 'name', 'bytea', 'uuid', 'date', 'time',
+               'timestamp', 'timestamptz', 'jsonb'))
+           and not exists (select from pg_catalog.pg_collation l
+                            where l.oid = a.attcollation and not l.collisdeterministic),
+           en.nspname, et.typname, cn.nspname, c.typname
       from pg_catalog.pg_attribute a
       join pg_catalog.pg_type t on t.oid = a.atttypid
       join pg_catalog.pg_namespace tn on tn.oid = t.typnamespace
       left join pg_catalog.pg_type et on et.oid = t.typelem and t.typcategory = 'A'
       left join pg_catalog.pg_namespace en on en.oid = et.typnamespace
-      join pg_catalog.pg_type b
-        on b.oid = case when t.typtype = 'd' then t.typbasetype else coalesce(et.oid, t.oid) end
+      cross join lateral (
+        with recursive base as (
+          select t.oid, t.typtype, t.typbasetype
+          union all
+          select x.oid, x.typtype, x.typbasetype from base d join pg_catalog.pg_type x on x.oid = d.typbasetype
+           where d.typtype = 'd')
+        select base.oid from base where base.typtype <> 'd') u
+      join pg_catalog.pg_type c on c.oid = u.oid
+      join pg_catalog.pg_namespace cn on cn.oid = c.typnamespace
+      join pg_catalog.pg_type b on b.oid = coalesce(et.oid, c.oid)
      where a.attrelid = %(table)s and a.attnum > 0 and not a.attisdropped order by a.attnum"""
 _KEYS: Final = """
     select i.indexrelid::pg_catalog.regclass::text, i.indisprimary,
@@ -77,7 +87,11 @@ def quoted(*parts: str) -> sql.SQL:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column: its name, its type (schema, name, text with modifiers), and what may be done with it."""
+    """One column: its name, its type (schema, name, text with modifiers), and what may be done with it.
+
+    `equal_is_same` says that two equal values of it are the same to everybody: not so 1.5 and 1.50, or texts that a
+    collation takes for equal. `base` is a domain's base type, else the type itself.
+    """
 
     name: str
     type_schema: str
@@ -88,10 +102,11 @@ class Column:
     typmod: int
     not_null: bool
     generated: bool
-    comparable: bool
+    equal_is_same: bool
+    base_schema: str
+    base_name: str
     element_schema: str | None = None
     element_name: str | None = None
-    element_kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +173,8 @@ def find_table(connection: Connection[Any], rows: Rows) -> Table:
     columns = tuple(
         Column(
             name=row[0], type_schema=row[1], type_name=row[2], type_kind=row[3], category=row[4], type_text=row[5],
-            typmod=row[6], not_null=row[7], generated=row[8], comparable=row[9],
-            element_schema=row[10], element_name=row[11], element_kind=row[12],
+            typmod=row[6], not_null=row[7], generated=row[8], equal_is_same=row[9],
+            element_schema=row[10], element_name=row[11], base_schema=row[12], base_name=row[13],
         )
         for row in cursor.execute(_COLUMNS, {"table": oid}).fetchall()
     )  # fmt: skip

@@ -265,8 +265,11 @@ def cursor_values(prefix: str, cursor: Iterable[str | None] | None) -> dict[str,
 
 
 def _type(column: Column) -> sql.SQL:
-    """Name a column's type without its modifiers, so that a cast rounds and cuts nothing."""
-    return quoted(column.type_schema, column.type_name)
+    """Name a column's type without its modifiers, so that a cast rounds and cuts nothing.
+
+    A domain's base: the domain may have another collation than its column.
+    """
+    return quoted(column.base_schema, column.base_name)
 
 
 def _all(conditions: Iterable[_Part]) -> _Part:
@@ -274,9 +277,10 @@ def _all(conditions: Iterable[_Part]) -> _Part:
 
 
 def _differs(column: Column) -> sql.Composed:
+    """Compare by value where equal values are the same, by their stored image otherwise, which every type has."""
     form = (
         "rs_old.{0} is distinct from rs_new.{0}"
-        if column.comparable
-        else "rs_old.{0}::pg_catalog.text is distinct from rs_new.{0}::pg_catalog.text"
+        if column.equal_is_same
+        else "pg_catalog.record_image_ne(row(rs_old.{0}), row(rs_new.{0}))"
     )
     return sql.SQL(form).format(quoted(column.name))

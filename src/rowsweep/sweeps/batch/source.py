@@ -1,0 +1,82 @@
+"""Sweep another database than the queue's: its transaction commits first, then the checkpoint is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from psycopg.pq import TransactionStatus
+
+from rowsweep.sweeps.batch.pages import Page
+from rowsweep.sweeps.batch.work import BatchDone
+from rowsweep.sweeps.position import Plan
+
+if TYPE_CHECKING:
+    from rowsweep.sweeps.batch.pages import PageFinder
+    from rowsweep.sweeps.batch.work import Closer
+    from rowsweep.sweeps.position import Position
+
+IDLE_MS: Final = 300_000
+
+
+class Lender(Protocol):
+    """What lends a connection for batches, in autocommit mode."""
+
+    def sweep_connection(self) -> AbstractContextManager[Any]:
+        """Lend one."""
+
+
+class PooledSource:
+    """Lend connections of the application's own pool, each given back as it was."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    @contextmanager
+    def sweep_connection(self) -> Iterator[Any]:
+        """Lend one in autocommit mode."""
+        with self._pool.connection() as connection:
+            was = connection.autocommit
+            connection.autocommit = True
+            try:
+                yield connection
+            finally:
+                if not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE:
+                    connection.autocommit = was
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceWork:
+    """Do pages of another database over bounds stored beforehand: at least once, never skipped.
+
+    `work` does a page's work and answers how many rows changed; a crash between the source's commit and the checkpoint
+    repeats it over the same bounds, with the same `batch.key`.
+    """
+
+    finder: PageFinder
+    closer: Closer
+    work: Callable[[Position, Page], int]
+
+    def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
+        """Plan the next page where none is planned; else do its work, then store the checkpoint: never the reverse."""
+        is_full = False
+        if at.plan is None:
+            after, is_full = self._planned(at, limit)
+        else:
+            written = self.work(at, Page(is_full=False, to=at.plan.to))
+            after = at.moved(at.plan.to, rows=at.plan.rows, written=written)
+        with self.closer.held.transaction() as marker:
+            closed = self.closer.close(at, after, marker, stored=stored)
+        return BatchDone(at=after, is_full=is_full, closed=closed)
+
+    def _planned(self, at: Position, limit: int) -> tuple[Position, bool]:
+        with self.finder.held.transaction():
+            page = self.finder.find(at, limit)
+            rows = 0 if page is None else self.finder.count(at, page, lock=False)
+        if page is None:
+            return at.finished(), False
+        if not rows:
+            return at.moved(page.to, rows=0, written=0), page.is_full
+        return at.planned(Plan(to=page.to, rows=rows)), page.is_full
