@@ -90,13 +90,13 @@ def test_a_deadlock_costs_the_batch_a_retry_and_no_more(
     def inside(batch: rs.Batch) -> None:
         if not first.is_set():
             first.set()
-            batch.execute("set local deadlock_timeout = '10ms'")
+            batch.execute("set local deadlock_timeout = '2s'")
             batch.execute("select from gate where id = 1 for update")
 
     if form == "set":
         field.sql(
             "create function gated() returns trigger language plpgsql as $$begin "
-            "set local deadlock_timeout = '10ms'; perform from gate for update; return new; end$$"
+            "set local deadlock_timeout = '2s'; perform from gate for update; return new; end$$"
         )
         field.sql(
             "create trigger gated before update on orders for each row when (new.id = 4) execute function gated()"
