@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Wanted,
         WorkerInfo,
     )
+    from rowsweep.queue.retention import RetentionStore
     from rowsweep.queue.schedules import LeaderStore, ScheduleStore
     from rowsweep.queue.verdicts import Settlement
 
@@ -223,6 +224,7 @@ class Stores:
     slots: SlotStore | None = None
     pauses: PauseStore | None = None
     events: EventStore | None = None
+    retention: RetentionStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

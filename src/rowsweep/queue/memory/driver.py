@@ -14,6 +14,7 @@ from rowsweep.queue.memory.holds.slots import MemorySlots
 from rowsweep.queue.memory.inspection import MemoryInspection
 from rowsweep.queue.memory.jobs import MemoryJobs
 from rowsweep.queue.memory.ledger.store import MemoryLedger
+from rowsweep.queue.memory.retention import MemoryRetention
 from rowsweep.queue.memory.schedules import MemoryLeader, MemorySchedules
 from rowsweep.queue.memory.state import State
 from rowsweep.queue.memory.steering import MemorySteering
@@ -122,4 +123,5 @@ def _stores_over(state: State) -> Stores:
         slots=MemorySlots(state),
         pauses=MemoryPauses(state),
         events=MemoryEvents(state),
+        retention=MemoryRetention(state),
     )

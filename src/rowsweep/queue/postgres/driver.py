@@ -22,6 +22,7 @@ from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
 from rowsweep.queue.postgres.stores.ledger import PostgresLedger
+from rowsweep.queue.postgres.stores.retention import PostgresRetention
 from rowsweep.queue.postgres.stores.schedules.advisory import AdvisoryLock
 from rowsweep.queue.postgres.stores.schedules.leader import PostgresLeader
 from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedules
@@ -164,6 +165,7 @@ def _stores_over(session: Session) -> Stores:
         slots=PostgresSlots(session),
         pauses=PostgresPauses(session),
         events=PostgresEvents(session),
+        retention=PostgresRetention(session),
     )
 
 
