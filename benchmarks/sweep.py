@@ -18,7 +18,7 @@ import rowsweep as rs
 from benchmarks.loops import bands, cursor_table_loop, frame_loop, set_loop, split_set_loop
 from benchmarks.measure import Figure, interleave
 from benchmarks.tables import ROUNDS, ROWS, app, dsn, make_orders
-from rowsweep.sweeps.declare import Sweep
+from rowsweep.sweeps.handle import Sweep
 
 _MEMORY_BAR_MB = 250.0
 _IDLE_SECONDS = 60.0
