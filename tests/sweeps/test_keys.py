@@ -66,12 +66,15 @@ KINDS = {
         ("'A-1'", "'A-2'", "'b-1'", "'b-2'"),
         first="create domain code as text collate \"C\" check (value ~ '-')",
     ),
+    "a domain with another collation than its column": Kind(
+        "k word collate {other}", TEXTS, first='create domain base as text collate "C"; create domain word as base'
+    ),
     "char(n)": Kind("k char(5)", ("'a'", "'ab'", "'B'", "'abcde'", "'  x'")),
     "bit(n)": Kind("k bit(12)", ("B'000000000001'", "B'100000000000'", "B'111111111111'", "B'000000000000'")),
     "boolean": Kind("k boolean", ("true", "false")),
     "real": Kind("k real", ("0.1", "-0.3", "'Infinity'", "'-Infinity'", "1e-30", "16777217")),
     "time": Kind("k time", ("'00:00'", "'12:34:56.000001'", "'23:59:59.999999'")),
-    "interval": Kind("k interval", ("'1 day'", "'-3 hours'", "'428 days 04:05:06.789'", "'25 hours'")),
+    "interval": Kind("k interval", ("'1 day'", "'-3 hours'", "'1 year 2 mons 3 days 04:05:06.789'", "'25 hours'")),
     "inet": Kind("k inet", ("'10.0.0.1'", "'10.0.0.0/8'", "'::1'")),
     "three mixed columns": Kind(
         "a text collate {other}, b timestamptz, c bigint",

@@ -247,3 +247,25 @@ def test_a_composite_of_nulls_and_an_empty_bytea_are_not_null(field: Field, answ
     totals = field.sweep(rs.backfill("same", answer, rows=rs.Rows("t")))
     assert (totals["rows"], totals["written"]) == (2, 0)
     assert field.sql("select ctid, t::text from t order by id") == before
+
+
+@pytest.mark.parametrize("form", ["frame", "dicts"])
+def test_a_change_between_values_that_compare_as_equal_arrives(field: Field, form: str) -> None:
+    """N-064: a citext's case, a number's scale, an interval's units: equal to Postgres, not the same to anybody."""
+    field.sql("create extension citext")
+    field.sql("create table t (id int primary key, c citext, n numeric, v interval, f float8, j json)")
+    field.sql(
+        """insert into t values (1, 'ABC', 1.5, '1 mon', '-0', '{"a":1}'), (2, 'abc', 1.50, '30 days', '0', '1')"""
+    )
+    changed = {"c": "abc", "n": "1.50", "v": "30 days", "f": 0.0, "j": '{"a": 1}'}
+
+    def handler(batch: rs.Batch) -> Any:
+        if form == "dicts":
+            return [{"id": 1, **changed}]
+        return pl.DataFrame({"id": [1], **{name: [value] for name, value in changed.items()}})
+
+    totals = field.sweep(rs.backfill("same", handler, rows=rs.Rows("t")))
+    assert (totals["rows"], totals["written"]) == (2, 1)
+    assert field.sql("select c::text, n::text, v::text, f::text, j::text from t where id = 1") == [
+        ("abc", "1.50", "30 days", "0", '{"a": 1}')
+    ]
