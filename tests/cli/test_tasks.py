@@ -199,3 +199,41 @@ def test_up_without_a_database_starts_the_embedded_one_with_its_tables(folder: P
         assert process.wait(30) == 0, "".join(seen)
     assert (folder / ".rowsweep" / "pg").is_dir()
     assert not any("SCHEMA" in line for line in seen)
+
+
+SLOW = """
+from __future__ import annotations
+
+import pathlib
+import time
+
+import rowsweep as rs
+
+
+@rs.job("slow", tenant="none")
+def slow(ctx: rs.Ctx) -> None:
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+"""
+
+
+def test_readiness_is_refused_while_work_in_flight_is_waited_for(rowsweep: CommandLine, folder: Path, dsn: str) -> None:
+    """N-108, D-32, S-423."""
+    write_app(folder, SLOW + 'minutely = rs.task(cron="* * * * *", tz="UTC", enqueue=lambda at: [(slow, None)])\n')
+    assert rowsweep("tasks", "fire", "minutely").code == 0
+    port = free_port()
+    with rowsweep.process("up", "--ready-port", str(port)) as process:
+        wait_until(lambda: [job["state"] for job in jobs(dsn)] == ["running"])
+        assert ready(port)[0] == 200
+        with pytest.raises(urllib.error.HTTPError) as unknown:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
+        assert (unknown.value.code, unknown.value.read()) == (404, b"")
+        unknown.value.close()
+        taken = rowsweep("scheduler", "--ready-port", str(port), "--json")
+        assert (taken.code, json.loads(taken.err.splitlines()[-1])["code"]) == (1, "X_OPTION_INVALID")
+        process.send_signal(signal.SIGTERM)
+        status, readiness = wait_until(lambda: (found := ready(port))[0] == 503 and found)
+        assert (status, readiness["ready"]) == (503, False)
+        (folder / "go").touch()
+        assert process.wait(20) == 0
+    assert [job["state"] for job in jobs(dsn)] == ["done"]

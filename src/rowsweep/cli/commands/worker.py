@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from rowsweep.cli.everywhere import EPILOG
+from rowsweep.cli.serving import Drain, ReadyPort, serve
 from rowsweep.cli.session import session_of
-from rowsweep.cli.stopping import Signals, leave_server
-from rowsweep.options import duration
 
 
 def add_to(application: typer.Typer) -> None:
@@ -17,15 +16,17 @@ def add_to(application: typer.Typer) -> None:
     application.command("worker", epilog=EPILOG)(worker)
 
 
-def worker(
+def worker(  # noqa: PLR0913 - one parameter a flag
     context: typer.Context,
+    *,
     queue: Annotated[
         list[str] | None, typer.Option(metavar="Q", help="A queue to claim from (repeatable), else default.")
     ] = None,
     concurrency: Annotated[
         list[str] | None, typer.Option(metavar="N|Q=N", help="Runs at a time, for each queue or for one (repeatable).")
     ] = None,
-    drain: Annotated[str, typer.Option(metavar="SPAN", help="How long a stop waits for what still runs.")] = "25s",
+    drain: Drain = "25s",
+    ready_port: ReadyPort = None,
     visibility: Annotated[
         str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")
     ] = "30s",
@@ -36,19 +37,14 @@ def worker(
     It logs one line an event. On SIGTERM or Ctrl-C it claims no more and lets what runs finish; a second Ctrl-C
     leaves at once.
     """
-    from rowsweep.lifecycle import configure_lifecycle, lifecycle
-    from rowsweep.telemetry.console import configure_logging
-
-    session = session_of(context)
     options = worker_options(queue, concurrency, visibility)
-    duration(drain, option="drain")
-    configure_logging(json=session.everywhere.is_json)
-    configure_lifecycle(drain)
-    with session.app(declares=True, pooler=pooler) as app, Signals(lambda: leave_server(app)) as signals:
-        app.worker(**options).start()
-        while signals.name is None:
-            signals.wait()
-        lifecycle().shutdown(signals.name)
+    serve(
+        session_of(context),
+        lambda app: app.worker(**options).start(),
+        drain=drain,
+        ready_port=ready_port,
+        pooler=pooler,
+    )
 
 
 def worker_options(queues: list[str] | None, concurrency: list[str] | None, visibility: str) -> dict[str, Any]:
