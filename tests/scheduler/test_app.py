@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 import rowsweep as rs
 from rowsweep.clock import SystemClock
 from rowsweep.queue.records import JobFilter
+from rowsweep.testing.clock import FakeClock
 from tests.scheduler.world import mail, wait_for
 
 
@@ -72,3 +74,25 @@ def test_an_apps_scheduler_takes_another_leader(app: rs.App) -> None:
     (one,) = made.tick()
     assert (one.task, one.catch_up) == ("minutely", True)
     made.stop()
+
+
+def test_a_sweep_is_fired_like_any_job(dsn: str, connection: psycopg.Connection[Any]) -> None:
+    """S-007, S-220, N-072: its ledger row comes with its pass."""
+    connection.execute("create table items (id bigint primary key, n integer)")
+    connection.execute("insert into items select n, n from generate_series(1, 50) n")
+    driver = rs.PostgresDriver(dsn)
+    driver.install()
+    app = rs.connect(driver=driver, work=False)
+    try:
+        sweep = rs.backfill("twice", rows=rs.Rows("items"), set={"n": "n * 2"})
+        task = rs.task("yearly", cron="@yearly", tz="UTC", enqueue=lambda _at: [(sweep, None)])
+        scheduler = app.scheduler(clock=(clock := FakeClock()))
+        scheduler.tick()
+        clock.move_to(scheduler.next_run_for(task))
+        (fired,) = scheduler.tick()
+        assert [name for name, _ in fired.jobs] == ["twice"]
+        app.work()
+        wait_for(lambda: [run.status for run in rs.runs(name="twice")] == ["done"], seconds=30)
+    finally:
+        app.close()
+    assert connection.execute("select sum(n) from items").fetchone() == (50 * 51,)

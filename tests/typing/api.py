@@ -30,9 +30,25 @@ def connecting() -> None:
     app.install()
     rs.install()
     rs.work()
+    rs.work(scheduler=True)
     with rs.transaction() as tx:
         tx.execute("select 1")
     app.close()
+
+
+def tasks(app: rs.App, letter: rs.JobHandle[str, None]) -> None:
+    """Put jobs on a clock."""
+    nightly = rs.task("nightly", cron="0 3 * * *", tz="Europe/London", enqueue=lambda at: [(letter, f"{at:%d}")])
+    rs.task(cron="@hourly", tz="UTC", enqueue=lambda _at: [], catch_up="run-all", max_catch_up=3)
+    assert_type(nightly, rs.TaskHandle)
+    assert_type(nightly.describe(), dict[str, Any])
+    scheduler = app.scheduler(leader=rs.LeaseLeader(app.driver, lease="30s", renew_every="10s"), gap="1s")
+    assert_type(scheduler, rs.Scheduler)
+    assert_type(scheduler.next_run_for(nightly), dt.datetime)
+    scheduler.start()
+    scheduler.stop()
+    rs.Scheduler(driver=app.driver, leader=rs.SoleLeader())
+    rs.Scheduler(driver=app.driver, leader=rs.AdvisoryLockLeader(app.driver))
 
 
 def rows() -> None:
