@@ -8,7 +8,7 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count, pairwise
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import rowsweep as rs
+from rowsweep.embedded import EmbeddedServer
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.jobs.tasks.handle import occurrence_text
 from rowsweep.jobs.tasks.occurrences import next_occurrence
@@ -86,7 +87,7 @@ class Weather:
         """Do it all, with moments of calm between, and kill what is left."""
         _said.warning("ROWSWEEP_STORM=%s", self.seed)
         for _ in range(STANDING_BY):
-            self._start()
+            self.start()
         until(lambda: self.site.one("select count(*) as n from x_scheduler_state")["n"] == 5, self.site.shown)
         for _ in range(times):
             time.sleep(self.random.uniform(0.0, 0.3))
@@ -94,7 +95,8 @@ class Weather:
         for process in self._running():
             process.kill()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start one more scheduler."""
         given = ["--since", str(self.since), "--speed", str(self.speed), "--lease", LEASE, "--renew-every", RENEW_EVERY]
         self.site.start(f"s{next(self._names)}", [str(SCRIPT), *given, *self.more])
 
@@ -104,7 +106,7 @@ class Weather:
     def _chosen(self) -> Process:
         """Choose the leader three times out of four; one that was cut off while it connected is started anew."""
         while len(self._running()) < STANDING_BY:
-            self._start()
+            self.start()
         holder = self.site.connection.execute("select holder from x_scheduler_leader").fetchone()
         leading = [p for p in self._running() if holder is not None and f":{p.pid}:" in holder["holder"]]
         return leading[0] if leading and self.random.random() < 0.75 else self.random.choice(self._running())
@@ -147,12 +149,19 @@ def storm(site: Site, *, times: int, speed: float, more: tuple[str, ...] = ()) -
     driver.install()
     site.connection.execute(WITNESS)
     weather = Weather(site, speed=speed, more=list(more))
+    driver.close()
     weather.rage(times=times)
+    end = bring_up_to_date(site, weather)
+    assert end > clockwork.SWITCH
+    return end
+
+
+def bring_up_to_date(site: Site, weather: Weather) -> datetime:
+    """Fire what is left with one undisturbed scheduler, whose clock stands; answer when that is."""
     reset_jobs()
     reset_tasks()
     clockwork.note = rs.job("note", clockwork.note.body, tenant="none", input=str)
-    end = weather.clock.now()
-    assert end > clockwork.SWITCH
+    driver, end = rs.PostgresDriver(site.dsn), weather.clock.now()
     rs.Scheduler(driver=driver, tasks=clockwork.declare(), clock=FakeClock(end)).tick()
     driver.close()
     return end
@@ -238,3 +247,29 @@ def test_the_same_disturbances_find_what_an_unfenced_watermark_does_twice(site: 
     """S-247: the control: a storm that finds nothing here would prove nothing there."""
     end = storm(site, times=10, speed=20_000, more=("--unfenced",))
     assert [found for found in all_findings(site, end) if "times" in found] != []
+
+
+def test_a_scheduler_goes_on_by_itself_when_its_server_comes_back(
+    private_server: EmbeddedServer, sites: Callable[[str], Site]
+) -> None:
+    """N-024, S-251: the rounds in between fail and are logged; what was missed is made up for."""
+    site = sites(private_server.dsn)
+    driver = rs.PostgresDriver(site.dsn)
+    driver.install()
+    driver.close()
+    site.connection.execute(WITNESS)
+    weather = Weather(site, speed=20_000)
+    weather.start()
+    (only,) = site.processes
+    only.until_logged("jobs.scheduler.dispatched", task="all")
+    site.disconnect()
+    private_server.stop("immediate")
+    only.until_logged("jobs.scheduler.tick-failed", code="X_DRIVER_UNAVAILABLE")
+    private_server.restart()
+    before = site.one("select count(*) as n from moved")["n"]
+    until(lambda: site.one("select count(*) as n from moved")["n"] > before + 20, lambda: only.log)
+    until(lambda: weather.clock.now() > clockwork.SWITCH + timedelta(hours=1), "the end of the night")
+    assert only.code is None
+    only.kill()
+    end = bring_up_to_date(site, weather)
+    assert all_findings(site, end) == []

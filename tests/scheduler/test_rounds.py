@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from rowsweep.errors import DriverUnavailable, InvalidOption
+from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.schedules import ScheduledFire
+from rowsweep.scheduler.leaders import LeaseLeader
 from tests.scheduler.world import HOUR, Gate, Tower, fired, hourly, mail, wait_for
 
 
@@ -306,3 +308,16 @@ def test_a_fire_carries_its_watermark(memory: Tower, monkeypatch: pytest.MonkeyP
     scheduler.tick()
     (one,) = seen
     assert (one.occurrence_at.hour, one.watermark_at) == (9, memory.clock.now())
+
+
+def test_behind_a_pooler_a_scheduler_fires_under_its_lease(postgres: Tower, dsn: str) -> None:
+    """N-023, S-255."""
+    driver = PostgresDriver(dsn, pooler=True)
+    hourly()
+    scheduler = postgres.scheduler(driver=driver, leader=LeaseLeader(driver))
+    scheduler.tick()
+    postgres.at("2025-01-31 09:00")
+    assert fired(scheduler.tick()) == ["hourly 09:00"]
+    assert postgres.inputs() == ["09:00"]
+    scheduler.stop()
+    driver.close()
