@@ -196,7 +196,15 @@ def test_a_look_reads_a_bounded_number_of_rows(stale: Rows, stale_schema: str) -
     info = dict.fromkeys(
         ("id", "host", "pid", "app_version", "concurrency", "state", "in_flight", "processed", "interrupted", "wake")
     )
-    values = {**info, "own_queues": [], "own_names": [], "expires": 30.0, "queues": ["default"], "names": ["mail"]}
+    values = {
+        **info,
+        "own_queues": [],
+        "own_names": [],
+        "expires": 30.0,
+        "proof": None,
+        "queues": ["default"],
+        "names": ["mail"],
+    }
     values = {**values, "poll": []}
     plan = explain(stale, statement("workers", "look"), stale_schema, values)
     assert "x_jobs_claim_idx" in plan.indexes("x_jobs")

@@ -85,7 +85,7 @@ class Shop:
 
     def worker(self, *, driver: Any = None, clock: Clock | None = None, **given: Any) -> Worker:
         """Make a worker that looks often; it is stopped after the test."""
-        often: dict[str, Any] = {"poll": "50ms", "poll_floor": "10ms"}
+        often: dict[str, Any] = {"poll": "50ms", "poll_with_wake": "50ms", "poll_floor": "10ms"}
         own: dict[str, Any] = {"lifecycle": Lifecycle(), "context": lambda: None}
         made = Worker(driver=driver or self.driver, clock=clock or SystemClock(), **(often | own | given))
         self.workers.append(made)
@@ -156,6 +156,13 @@ class BrokenDriver:
     def calls(self, name: str) -> list[tuple[Any, ...]]:
         """Answer the arguments of every call of that name so far."""
         return [arguments for asked, arguments, _ in list(self.asked) if asked == name]
+
+
+class DeafDriver(BrokenDriver):
+    """A driver that has no wake to give."""
+
+    def listen(self) -> None:
+        """Answer none."""
 
 
 class BrokenJobs:

@@ -12,7 +12,7 @@ import pytest
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.testing.clock import FakeClock
-from tests.worker.shop import BrokenDriver, Shop, logged, until
+from tests.worker.shop import BrokenDriver, DeafDriver, Shop, logged, until
 
 
 class FastForward:
@@ -52,7 +52,7 @@ def test_an_idle_worker_sends_at_most_thirty_statements_a_minute(
 
     monkeypatch.setattr(psycopg.Cursor, "execute", count)
     timers = FastForward(clock, 660.0)
-    driver = BrokenDriver(postgres.driver)
+    driver = DeafDriver(postgres.driver)
     queues = ["default", "mail", "slow"]
     postgres.running(driver=driver, clock=clock, timers=timers, queues=queues, poll="2s", poll_floor="500ms")
     assert timers.over.wait(60)

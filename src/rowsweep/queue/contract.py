@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.retention import RetentionStore
     from rowsweep.queue.schedules import LeaderStore, ScheduleStore
     from rowsweep.queue.verdicts import Settlement
+    from rowsweep.queue.wake import WakeSource
 
 
 class JobStore(Protocol):
@@ -194,9 +195,15 @@ class WorkerStore(Protocol):
     """Keep the registry of workers, and an idle worker's look, which carries the announcement."""
 
     def look(
-        self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None, poll: Sequence[str] = ()
+        self,
+        *,
+        queues: Sequence[str],
+        names: Sequence[str],
+        announce: WorkerInfo | None,
+        poll: Sequence[str] = (),
+        proof: str | None = None,
     ) -> Look:
-        """Say which queues have something to claim; claims nothing, one statement.
+        """Say which queues have something to claim; claims nothing, one statement. Says the word `proof` on the wake.
 
         Runs named in `poll` that are parked on an event which has come are made due, and their queues answered: an
         event whose publication met neither the parked run nor the run on its way there.
@@ -265,6 +272,12 @@ class Driver(Protocol):
         """Lend a connection for a sweep's batches, in autocommit mode; closed, not returned, if left in a transaction.
 
         Raises NotImplementedByDriver where the driver keeps no tables.
+        """
+
+    def listen(self) -> WakeSource | None:
+        """Open a session that hears of commits made elsewhere; None where there is none to be had.
+
+        Raises DriverUnavailable. A third party's driver may lack this method.
         """
 
     def close(self) -> None:

@@ -161,7 +161,7 @@ class ClaimPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What an idle worker's one look saw: queues with due or lapsed rows, and the next waiting instant."""
+    """What an idle worker's look saw: queues with due or lapsed rows, and when a row next falls due or may lapse."""
 
     due_queues: list[str]
     next_run_in_seconds: float | None = None

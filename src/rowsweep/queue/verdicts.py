@@ -130,3 +130,11 @@ def effect_of(verdict: Verdict) -> Effect:
 def settled_state(verdict: Verdict) -> JobState:
     """Answer the state a job has after this verdict."""
     return effect_of(verdict).state
+
+
+def wakes(verdict: Verdict) -> bool:
+    """Say whether a row left waiting by this verdict is worth waking for once it is due soon.
+
+    Not one that was shed: the next worker would only shed it in turn, and wake the others again.
+    """
+    return isinstance(verdict, (Retry, Defer, Park, GiveBack))

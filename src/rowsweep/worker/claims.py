@@ -6,11 +6,13 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.jobs.registry import registered_jobs
+from rowsweep.jobs.registry import find_job, registered_jobs
 from rowsweep.queue.records import ClaimOptions
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper
 from rowsweep.worker.polls import EventPolls
+from rowsweep.worker.wake.pace import Pace
+from rowsweep.worker.wake.shared import Subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.run.pool import RunPool
 
 _LAPSED_SECONDS: Final = 1.0
-_SOONEST_SECONDS: Final = 0.01
+_LAPSED_WOKEN_SECONDS: Final = 15.0
 
 Handles = dict[str, "JobHandle[Any, Any]"]
 
@@ -45,8 +47,9 @@ class Admission:
 class Claims:
     """Claim for free runs of each queue, one queue a pass.
 
-    A queue whose last pass came back full, or where a run just ended, is claimed directly; otherwise the loop looks,
-    at an interval that doubles from the floor to the ceiling while nothing is found. A look also announces the worker.
+    A queue whose last pass came back full, where a run just ended, or that a commit elsewhere woke, is claimed
+    directly; otherwise the loop looks, at an interval that doubles from the floor to the ceiling while nothing is
+    found. A look also announces the worker, polls for events and carries the wake's proof.
     """
 
     def __init__(self, equipment: Equipment, pools: Mapping[str, RunPool], admission: Admission) -> None:
@@ -62,14 +65,32 @@ class Claims:
         self._hot: set[str] = set()
         self._lapsed_at: dict[str, float] = {}
         self._announced_at: float | None = None
-        self._look_at = float("inf")
+        self._woken: set[str] = set()
         self._polls = EventPolls(equipment.clock)
-        self._interval = options.floor_seconds
+        self._wake = Subscription(equipment.driver, self)
+        self._pace = Pace(options, equipment.clock, lambda: self._wake.is_proven)
         self._looper = Looper("claims", self._step, timers=equipment.timers, failed=self._failed)
 
     def start(self) -> None:
-        """Start claiming."""
+        """Start claiming, and hearing of commits made elsewhere."""
         self._looper.start()
+        self._wake.start()
+
+    @property
+    def is_awake(self) -> bool:
+        """Say whether commits made elsewhere are being heard."""
+        return self._wake.is_proven
+
+    def wake(self, queue: str) -> None:
+        """Claim from a queue at once that a commit elsewhere put something into."""
+        if queue in self._pools:
+            self._woken.add(queue)
+            self._looper.poke()
+
+    def trust(self, *, is_proven: bool) -> None:  # noqa: ARG002 - either way what was missed meanwhile is looked for
+        """Look at every queue once the wake is proven, and poll again where it no longer is."""
+        self._pace.restart()
+        self._looper.poke()
 
     def kick(self, *queues: str) -> None:
         """Claim from these queues at once, from all where none is named."""
@@ -78,7 +99,7 @@ class Claims:
 
     def look_within(self, seconds: float) -> None:
         """Look again within the seconds: what the pass under way handed back falls due then."""
-        self._look_at = min(self._look_at, self._clock.monotonic() + seconds)
+        self._pace.look_within(seconds)
 
     def close(self) -> None:
         """Claim nothing more; what a pass under way still brings is handed back."""
@@ -94,6 +115,7 @@ class Claims:
     def stop(self, timeout: float | None) -> bool:
         """End after the pass under way; answer whether that was within the seconds."""
         self.close()
+        self._wake.stop()
         return self._looper.stop(timeout)
 
     def tick(self) -> list[Flight]:
@@ -109,9 +131,9 @@ class Claims:
             if not self._is_open:
                 self._announce_only(handles)
                 return self._announce_in()
-            hot = {queue for queue in list(self._hot) if self._pools[queue].free}
+            hot = {queue for queue in [*self._hot, *self._woken] if self._pools[queue].free}
             if hot:
-                self._interval = self._options.floor_seconds
+                self._pace.restart()
             if hot and handles and self._announce_in() > 0:
                 return self._pass(hot, handles, due_in=None, seen=False)
             return self._look(handles)
@@ -124,7 +146,7 @@ class Claims:
         seen = self._ask(free or list(self._pools), handles)
         if seen is None:
             return self._pass(set(free), handles, due_in=None, seen=False) if handles else self._options.poll_seconds
-        due = {queue for queue in free if queue in seen.due_queues or queue in self._hot}
+        due = {queue for queue in free if queue in seen.due_queues or queue in self._hot or queue in self._woken}
         return self._pass(due, handles, due_in=seen.next_run_in_seconds, seen=True)
 
     def _ask(self, queues: list[str], handles: Handles) -> Look | None:
@@ -133,24 +155,33 @@ class Claims:
             self._announced_at = self._clock.monotonic()
             return None
         announce = self._admission.announcement(sorted(handles)) if self._announce_in() <= 0 else None
-        poll = self._polls.take_due(handles)
-        seen = workers.look(queues=queues, names=sorted(handles), announce=announce, poll=poll)
+        poll, proof = self._polls.take_due(handles), self._wake.due_proof()
+        seen = workers.look(queues=queues, names=sorted(handles), announce=announce, poll=poll, proof=proof)
         if announce is not None:
             self._announced_at = self._clock.monotonic()
+        if proof is not None:
+            self._wake.proof_sent(proof)
+        self._lapsed_at.update(dict.fromkeys(queues, self._clock.monotonic()))
         return seen
 
     def _pass(self, queues: set[str], handles: Handles, *, due_in: float | None, seen: bool) -> float:
         found = 0
         for queue in [queue for queue in self._pools if queue in queues]:
+            # A commit elsewhere says nothing of leases: a wake alone does not wait for a look at them.
+            every = _LAPSED_SECONDS if queue in self._hot else _LAPSED_WOKEN_SECONDS
             self._hot.discard(queue)
-            started, next_run_at = self._claim(queue, handles, lapsed=seen or self._is_lapsed_due(queue))
+            self._woken.discard(queue)
+            lapsed = seen or self._is_lapsed_due(queue, every)
+            started, next_run_at = self._claim(queue, handles, lapsed=lapsed)
             found += len(started)
             if not seen and next_run_at is not None:
                 # This process's clock may be off, which costs one look: that one answers in the database's seconds.
                 due_in = _soonest(due_in, (next_run_at - self._clock.now()).total_seconds())
         if any(self._pools[queue].free for queue in list(self._hot)):
             return 0.0
-        return self._next_in(found, due_in)
+        # An announcement or a poll that falls due in between rides on the next look, however little later that is.
+        bounds = (due_in, self._options.announce_seconds, self._polls.shortest_seconds, self._admission.busy.ends_in())
+        return self._pace.next_in(*bounds, found=found > 0)
 
     def _claim(self, queue: str, handles: Handles, *, lapsed: bool) -> tuple[list[Flight], datetime | None]:
         limit = self._pools[queue].free
@@ -183,7 +214,8 @@ class Claims:
         """Admit what a claim brought; a job whose slots could not be asked for is left to its visibility timeout."""
         begun = []
         for job in jobs:
-            handle = handles[job.name]
+            # A declaration made again while the claim was under way may be what its job was enqueued by.
+            handle = find_job(job.name) or handles[job.name]
             try:
                 if not self._is_open:
                     self._admission.hand_back(job, handle, stamp)
@@ -193,23 +225,8 @@ class Claims:
                 emit("jobs.worker.tick-failed", worker_id=self._worker_id, queue=job.queue, error=error)
         return begun
 
-    def _next_in(self, found: int, due_in: float | None) -> float:
-        waits = self._options.floor_seconds if found else self._interval
-        self._interval = self._options.floor_seconds if found else min(waits * 2, self._options.poll_seconds)
-        # An announcement or a poll that falls due in between rides on the next look, however little later that is.
-        waits = min(waits, self._options.announce_seconds, self._polls.shortest_seconds)
-        bounds = (due_in, self._look_in(), self._admission.busy.ends_in())
-        return min([waits, *(max(bound, _SOONEST_SECONDS) for bound in bounds if bound is not None)])
-
-    def _look_in(self) -> float | None:
-        """Answer the seconds until what was handed back falls due, None where nothing was."""
-        now = self._clock.monotonic()
-        if self._look_at <= now:
-            self._look_at = float("inf")
-        return None if self._look_at == float("inf") else self._look_at - now
-
-    def _is_lapsed_due(self, queue: str) -> bool:
-        return self._clock.monotonic() - self._lapsed_at.get(queue, float("-inf")) >= _LAPSED_SECONDS
+    def _is_lapsed_due(self, queue: str, every: float) -> bool:
+        return self._clock.monotonic() - self._lapsed_at.get(queue, float("-inf")) >= every
 
     def _announce_in(self) -> float:
         """Answer the seconds until the next announcement, 0 when it is due."""
@@ -227,8 +244,7 @@ class Claims:
     def _failed(self, error: Exception) -> float:
         """Re-arm at the floor; what a failed pass was about to claim is seen again by the next look."""
         emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
-        self._interval = self._options.floor_seconds
-        return self._interval
+        return self._pace.restart()
 
 
 def _declared(only: Sequence[str] | None) -> Handles:

@@ -232,7 +232,7 @@ class Crew:
             in_flight=len(self.flights),
             processed=self.tally.processed,
             interrupted=self.tally.interrupted,
-            wake=False,
+            wake=self.claims.is_awake,
         )
 
 

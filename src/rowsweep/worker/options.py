@@ -22,7 +22,8 @@ class WorkerOptions:
 
     It claims what this process has declared; `names` keeps it to some of that.
     `concurrency` is one number for each queue or a table by queue (one that is not in it gets 8). `poll` is the
-    longest an idle worker goes without looking, `poll_floor` the shortest. `visibility` is how long a claim stands
+    longest an idle worker goes without looking, `poll_with_wake` that while commits made elsewhere are heard of,
+    `poll_floor` the shortest. `visibility` is how long a claim stands
     without a renewal; three renewals must fit in. `margin` is how long before the drain's deadline runs are cut off.
     `limiter` bounds this process's runs; one may be shared by several workers.
     A worker's id is fresh for every start; `id` is what it begins with.
@@ -33,6 +34,7 @@ class WorkerOptions:
     concurrency: int | Mapping[str, int] = DEFAULT_CONCURRENCY
     id: str | None = None
     poll: str | timedelta = "2s"
+    poll_with_wake: str | timedelta = "30s"
     poll_floor: str | timedelta = "500ms"
     visibility: str | timedelta = "30s"
     renew_every: str | timedelta | None = None
@@ -46,9 +48,9 @@ class WorkerOptions:
         self._check_queues()
         for queue in self.queues:
             count(self.concurrency_of(queue), option=f"concurrency[{queue!r}]", minimum=1)
-        for option in ("poll", "poll_floor", "visibility", "margin", "announce_every"):
+        for option in ("poll", "poll_with_wake", "poll_floor", "visibility", "margin", "announce_every"):
             duration(getattr(self, option), option=option)
-        for option in ("poll", "poll_floor", "visibility"):
+        for option in ("poll", "poll_with_wake", "poll_floor", "visibility"):
             if duration(getattr(self, option), option=option) <= timedelta(0):
                 raise InvalidOption(
                     f"The option {option!r} must be longer than nothing.",
@@ -73,6 +75,11 @@ class WorkerOptions:
     def poll_seconds(self) -> float:
         """Answer the longest interval between two looks."""
         return duration(self.poll, option="poll").total_seconds()
+
+    @property
+    def awake_seconds(self) -> float:
+        """Answer the longest interval between two looks while a wake is proven."""
+        return duration(self.poll_with_wake, option="poll_with_wake").total_seconds()
 
     @property
     def floor_seconds(self) -> float:

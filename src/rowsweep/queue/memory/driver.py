@@ -19,6 +19,7 @@ from rowsweep.queue.memory.schedules import MemoryLeader, MemorySchedules
 from rowsweep.queue.memory.state import State
 from rowsweep.queue.memory.steering import MemorySteering
 from rowsweep.queue.memory.steps import MemorySteps
+from rowsweep.queue.memory.wake import MemoryWake
 from rowsweep.queue.memory.workers import MemoryWorkers
 
 if TYPE_CHECKING:
@@ -105,6 +106,10 @@ class MemoryDriver:
         from rowsweep.queue.memory.events.bus import MemoryEventBus
 
         return MemoryEventBus(self, **options)
+
+    def listen(self) -> MemoryWake:
+        """Hear what this driver's own calls make due."""
+        return MemoryWake(self._state)
 
     def close(self) -> None:
         """Do nothing: there is no connection, and the rows stay readable."""

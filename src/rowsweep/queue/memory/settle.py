@@ -22,6 +22,7 @@ from rowsweep.queue.verdicts import (
     Shed,
     effect_of,
     settled_state,
+    wakes,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def settle_one(state: State, settlement: Settlement, now: datetime, *, resent: b
             settled = replace(settled, run_at=now)
     elif settlement.sweep:
         _move_ledger(state, settled, settlement.verdict, now)
-    state.write(settled)
+    state.write(settled, wakes=wakes(settlement.verdict))
     if isinstance(settlement.verdict, Park):
         wake_parked(state, settled, now)
     return True

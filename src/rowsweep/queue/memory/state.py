@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.memory import jsonb
-from rowsweep.queue.records import LIVE_STATES
+from rowsweep.queue.records import LIVE_STATES, WAITING_STATES
+from rowsweep.queue.wake import SOON_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +63,13 @@ class State:
     event_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     max_events: int = 10_000
 
+    listeners: list[Callable[[str], None]] = field(default_factory=list)
+
+    def say(self, word: str) -> None:
+        """Send a word to everybody who listens; what it is about shows once the lock is free."""
+        for listener in list(self.listeners):
+            listener(word)
+
     def now(self) -> datetime:
         """Answer the clock's now: what "the database's now" is here."""
         return self.clock.now()
@@ -76,9 +85,11 @@ class State:
 
         return restore
 
-    def write(self, job: Job) -> None:
-        """Put a job's row, keeping the unique index over live rows true."""
+    def write(self, job: Job, *, wakes: bool = True) -> None:
+        """Put a job's row, keeping the unique index over live rows true; wakes for what is due soon."""
         self.jobs[job.id] = job
+        if wakes and self.listeners and self._is_due_soon(job):
+            self.say(job.queue)
         if job.state in LIVE_STATES:
             self.live[key_of(job)] = job.id
         elif self.live.get(key_of(job)) == job.id:
@@ -113,6 +124,9 @@ class State:
         """Answer a run's jobs, the first one first."""
         mine = (job for job in self.jobs.values() if job.run_id == run_id)
         return sorted(mine, key=lambda job: (job.created_at, job.id))
+
+    def _is_due_soon(self, job: Job) -> bool:
+        return job.state in WAITING_STATES and job.run_at < self.now() + timedelta(seconds=SOON_SECONDS)
 
     def _tables(self) -> tuple[dict[Any, Any], ...]:
         return (

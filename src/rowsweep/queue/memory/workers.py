@@ -28,18 +28,27 @@ class MemoryWorkers:
 
     @locked
     def look(
-        self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None, poll: Sequence[str] = ()
+        self,
+        *,
+        queues: Sequence[str],
+        names: Sequence[str],
+        announce: WorkerInfo | None,
+        poll: Sequence[str] = (),
+        proof: str | None = None,
     ) -> Look:
         """Say which queues have something to claim; claims nothing."""
         poll_events(self._state, poll)
         state, now = self._state, self._state.now()
+        if proof is not None:
+            state.say(proof)
         if announce is not None:
             expires_at = now + timedelta(seconds=EXPIRES_SECONDS)
             state.workers[announce.id] = WorkerRow(announce, seen_at=now, expires_at=expires_at)
         waiting = (job for job in state.live_jobs() if job.queue in queues and job.name in names)
         mine = [job for job in waiting if not state.is_paused(job)]
         due = {job.queue for job in mine if is_due(job, now) or is_lapsed(job, now)}
-        later = (job.run_at for job in mine if job.state in WAITING_STATES and job.run_at > now)
+        later = [job.run_at for job in mine if job.state in WAITING_STATES and job.run_at > now]
+        later += [job.visible_at for job in mine if job.visible_at is not None and job.visible_at >= now]
         next_run_at = min(later, default=None)
         return Look(
             due_queues=sorted(due),

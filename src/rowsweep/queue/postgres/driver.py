@@ -29,6 +29,7 @@ from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedule
 from rowsweep.queue.postgres.stores.steering import PostgresSteering
 from rowsweep.queue.postgres.stores.steps import PostgresSteps
 from rowsweep.queue.postgres.stores.workers import PostgresWorkers
+from rowsweep.queue.postgres.wake import PostgresWake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,6 +147,10 @@ class PostgresDriver:
     def schema_status(self) -> SchemaStatus:
         """Answer what is installed."""
         return schema_install.status(self._connections.dsn, self._schema)
+
+    def listen(self) -> PostgresWake | None:
+        """Open a LISTEN session; None behind a transaction pooler, which would give it to others."""
+        return None if self.pooler else PostgresWake.opened(self._connections.dsn, self.place)
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""

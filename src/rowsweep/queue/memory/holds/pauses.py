@@ -32,7 +32,11 @@ class MemoryPauses:
     def resume(self, *, queue: str | None = None, name: str | None = None) -> bool:
         """Take away the pause of exactly this pair; its rows are due as they were."""
         check_pair(queue, name)
-        return self._state.pauses.pop((queue, name), None) is not None
+        if self._state.pauses.pop((queue, name), None) is None:
+            return False
+        for woken in {queue} if queue is not None else {job.queue for job in self._state.live_jobs()}:
+            self._state.say(woken)
+        return True
 
     @locked
     def list(self) -> builtins.list[Pause]:

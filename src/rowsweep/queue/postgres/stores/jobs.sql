@@ -1,29 +1,39 @@
 -- name: enqueue
--- Rows go in ordered by their unique key, so that two bulk enqueues cannot deadlock.
-insert into /* schema */x_jobs
-  (id, name, queue, priority, state, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts,
-   run_at, traceparent, enqueued_by)
-select n.id, n.name, n.queue, n.priority, case when n.due > statement_timestamp() then 'delayed' else 'ready' end,
-       n.input::jsonb, n.idempotency_key, n.tenant_id, n.concurrency_key, n.run_id, n.max_attempts,
-       n.due, n.traceparent, n.enqueued_by
-from (
-  select u.id, u.name, u.queue, u.priority, u.input, u.idempotency_key, u.tenant_id, u.concurrency_key, u.run_id,
-         u.max_attempts, u.traceparent, u.enqueued_by, u.position,
-         coalesce(u.run_at, statement_timestamp() + make_interval(secs => coalesce(u.delay, 0))) as due
-  from unnest(
-    %(id)s::uuid[], %(name)s::text[], %(queue)s::text[], %(priority)s::smallint[], %(input)s::text[],
-    %(idempotency_key)s::text[], %(tenant_id)s::text[], %(concurrency_key)s::text[], %(run_id)s::uuid[],
-    %(max_attempts)s::integer[], %(run_at)s::timestamptz[], %(delay)s::double precision[],
-    %(traceparent)s::text[], %(enqueued_by)s::text[]
-  ) with ordinality as u (
-    id, name, queue, priority, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts, run_at,
-    delay, traceparent, enqueued_by, position)
-) n
-order by n.name, coalesce(n.tenant_id, ''), n.idempotency_key, n.position
-on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
-  where state in ('ready', 'delayed', 'running', 'suspended')
-  do nothing
-returning id, state;
+-- Rows go in ordered by their unique key, so that two bulk enqueues cannot deadlock. What falls due before an idle
+-- worker would look again wakes, once for each queue.
+with inserted as (
+  insert into /* schema */x_jobs
+    (id, name, queue, priority, state, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts,
+     run_at, traceparent, enqueued_by)
+  select n.id, n.name, n.queue, n.priority, case when n.due > statement_timestamp() then 'delayed' else 'ready' end,
+         n.input::jsonb, n.idempotency_key, n.tenant_id, n.concurrency_key, n.run_id, n.max_attempts,
+         n.due, n.traceparent, n.enqueued_by
+  from (
+    select u.id, u.name, u.queue, u.priority, u.input, u.idempotency_key, u.tenant_id, u.concurrency_key, u.run_id,
+           u.max_attempts, u.traceparent, u.enqueued_by, u.position,
+           coalesce(u.run_at, statement_timestamp() + make_interval(secs => coalesce(u.delay, 0))) as due
+    from unnest(
+      %(id)s::uuid[], %(name)s::text[], %(queue)s::text[], %(priority)s::smallint[], %(input)s::text[],
+      %(idempotency_key)s::text[], %(tenant_id)s::text[], %(concurrency_key)s::text[], %(run_id)s::uuid[],
+      %(max_attempts)s::integer[], %(run_at)s::timestamptz[], %(delay)s::double precision[],
+      %(traceparent)s::text[], %(enqueued_by)s::text[]
+    ) with ordinality as u (
+      id, name, queue, priority, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts, run_at,
+      delay, traceparent, enqueued_by, position)
+  ) n
+  order by n.name, coalesce(n.tenant_id, ''), n.idempotency_key, n.position
+  on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
+    where state in ('ready', 'delayed', 'running', 'suspended')
+    do nothing
+  returning id, state, queue, run_at
+),
+woken as materialized (
+  select count(pg_notify('rowsweep_wake', q.queue)) as queues
+  from (select distinct i.queue from inserted i where i.run_at < now() + interval '30 seconds') q
+)
+select i.id, i.state
+from inserted i
+join woken w on w.queues >= 0;
 
 -- name: find_live_by_key
 -- A statement of its own, because the conflicting row may be newer than the insert's snapshot.
@@ -159,8 +169,8 @@ left join taken t on true
 order by t.priority desc, t.run_at, t.id;
 
 -- name: claim_lapsed
--- Re-takes running rows whose worker is gone, and buries those on their last attempt, under a full cap too. The counters read the ledger's
--- part, so that the lock order is job rows, ledger rows, counter rows.
+-- Re-takes running rows whose worker is gone, and buries those on their last attempt, under a full cap too. The
+-- counters read the ledger's part, so that the lock order is job rows, ledger rows, counter rows.
 with found as materialized (
   select j.id
   from /* schema */x_jobs j
@@ -236,16 +246,17 @@ from taken t;
 -- `exists` could be hashed, over the whole table.
 with asked as materialized (
   select a.id, a.worker, a.claim, a.state, a.gives_back, a.delay, a.run_at, a.sets_error, a.clears_error, a.error,
-         a.error_code, a.stop_reason, a.result, a.progress, a.duration, a.counter, a.sweep, a.pausing, a.position
+         a.error_code, a.stop_reason, a.result, a.progress, a.duration, a.counter, a.sweep, a.pausing, a.wakes,
+         a.position
   from unnest(
     %(id)s::uuid[], %(worker)s::text[], %(claim)s::bigint[], %(state)s::text[], %(gives_back)s::boolean[],
     %(delay)s::double precision[], %(run_at)s::timestamptz[], %(sets_error)s::boolean[],
     %(clears_error)s::boolean[], %(error)s::text[], %(error_code)s::text[], %(stop_reason)s::text[],
     %(result)s::text[], %(progress)s::text[], %(duration)s::bigint[], %(counter)s::text[], %(sweep)s::boolean[],
-    %(pausing)s::boolean[]
+    %(pausing)s::boolean[], %(wakes)s::boolean[]
   ) with ordinality as a (
     id, worker, claim, state, gives_back, delay, run_at, sets_error, clears_error, error, error_code, stop_reason,
-    result, progress, duration, counter, sweep, pausing, position)
+    result, progress, duration, counter, sweep, pausing, wakes, position)
 ),
 held as materialized (
   select a.position, l.id, l.run_id
@@ -272,7 +283,7 @@ steered as materialized (
 ),
 plan as materialized (
   select h.id, a.position, a.state, a.gives_back, a.sets_error, a.clears_error, a.error, a.error_code,
-         a.stop_reason, a.result, a.progress, a.duration, a.counter, s.run_id as ledger_run_id,
+         a.stop_reason, a.result, a.progress, a.duration, a.counter, a.wakes, s.run_id as ledger_run_id,
          coalesce(a.pausing and s.wanted = 'pause', false) as pauses,
          case when a.pausing and coalesce(s.wanted, 'run') <> 'pause' then now()
               else coalesce(a.run_at, now() + make_interval(secs => a.delay)) end as run_at
@@ -298,7 +309,7 @@ moved as (
       updated_at = now()
   from plan p
   where j.id = any (array[p.id])
-  returning p.position, j.name
+  returning p.position, j.name, j.queue, p.wakes and j.run_at < now() + interval '30 seconds' as wakes
 ),
 ledger as (
   update /* schema */x_backfills b
@@ -332,6 +343,10 @@ counted as (
       deferred = c.deferred + excluded.deferred, dead = c.dead + excluded.dead,
       dropped = c.dropped + excluded.dropped, refused = c.refused + excluded.refused,
       run_ms = c.run_ms + excluded.run_ms, max_run_ms = greatest(c.max_run_ms, excluded.max_run_ms)
+),
+woken as materialized (
+  select count(pg_notify('rowsweep_wake', q.queue)) as queues
+  from (select distinct m.queue from moved m where m.wakes) q
 )
 select a.position,
        case when m.position is not null then true
@@ -343,6 +358,7 @@ select a.position,
               where j.id = a.id and j.claimed_by is null and j.claims = a.claim and j.state || '' = a.state), false)
        end as landed
 from asked a
+join woken w on w.queues >= 0
 left join moved m on m.position = a.position
 order by a.position;
 

@@ -240,11 +240,12 @@ with due as (
   update /* schema */x_jobs j
   set state = 'ready', run_at = now(), updated_at = now()
   where j.run_id = %(run_id)s::uuid and j.state || '' = 'suspended' and %(was_paused)s::boolean
-  returning j.id
+  returning j.queue
 )
 update /* schema */x_backfills b
 set wanted = 'run', status = 'running', updated_at = now()
-where b.run_id = %(run_id)s::uuid and (select count(*) from due) >= 0
+where b.run_id = %(run_id)s::uuid
+  and (select count(pg_notify('rowsweep_wake', q.queue)) from (select distinct d.queue from due d) q) >= 0
 returning b.run_id;
 
 -- name: reopen
@@ -253,12 +254,13 @@ with due as (
   set state = 'ready', attempt = 0, run_at = now(), last_error = null, last_error_code = null, stop_reason = null,
       updated_at = now()
   where j.run_id = %(run_id)s::uuid and j.state || '' in ('failed', 'dead', 'cancelled')
-  returning j.id
+  returning j.queue
 )
 update /* schema */x_backfills b
 set wanted = 'run', status = 'running', waiting_for = null, last_error = null, last_error_code = null,
     finished_at = null, updated_at = now()
-where b.run_id = %(run_id)s::uuid and (select count(*) from due) >= 0
+where b.run_id = %(run_id)s::uuid
+  and (select count(pg_notify('rowsweep_wake', q.queue)) from (select distinct d.queue from due d) q) >= 0
 returning b.run_id;
 
 -- name: cancel

@@ -17,6 +17,7 @@ from rowsweep.queue.verdicts import (
     Retry,
     Shed,
     effect_of,
+    wakes,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
         "stop_reason": [error and error.stop_reason for error in errors],
         "result": [one.result for one in sent],
         "pausing": [one.pausing for one in sent],
+        "wakes": [wakes(settlement.verdict) for settlement in settlements],
         "progress": [_text(settlement.progress) for settlement in settlements],
         "duration": [round(settlement.duration_ms) for settlement in settlements],
         "sweep": [settlement.sweep for settlement in settlements],

@@ -74,7 +74,8 @@ select d.id, d.name, d.queue, d.priority, d.state, d.input, d.idempotency_key, d
        d.run_id, d.attempt, d.max_attempts, d.claims, d.claimed_by, d.visible_at, d.run_at, d.progress,
        d.result, d.last_error, d.last_error_code, d.stop_reason, d.traceparent, d.enqueued_by, d.created_at,
        d.updated_at, d.started_at
-from due d;
+from due d
+where (select count(pg_notify('rowsweep_wake', q.queue)) from due q) > 0;
 
 -- name: remove
 -- A run's steps go with the last of its jobs; its ledger row stays, and ends where nothing can go on with it.

@@ -27,11 +27,17 @@ class PostgresWorkers:
         self._session = session
 
     def look(
-        self, *, queues: Sequence[str], names: Sequence[str], announce: WorkerInfo | None, poll: Sequence[str] = ()
+        self,
+        *,
+        queues: Sequence[str],
+        names: Sequence[str],
+        announce: WorkerInfo | None,
+        poll: Sequence[str] = (),
+        proof: str | None = None,
     ) -> Look:
         """Say which queues have something to claim; claims nothing, one statement."""
-        values = {"queues": list(queues), "names": list(names), "poll": list(poll), **_announced(announce)}
-        due, seconds = self._session.rows(_SQL["look"], values)[0]
+        asked = {"queues": list(queues), "names": list(names), "poll": list(poll), "proof": proof}
+        due, seconds, _ = self._session.rows(_SQL["look"], {**asked, **_announced(announce)})[0]
         return Look(due_queues=due, next_run_in_seconds=seconds)
 
     def leave(self, worker_id: str) -> None:

@@ -1,5 +1,6 @@
 -- name: look
--- One statement for an idle worker: the announcement and the poll for events ride on the look; nothing is claimed.
+-- One statement for an idle worker: its announcement, the poll for events and the wake's proof ride on the look;
+-- nothing is claimed. The next instant is that of a waiting row, or of a lease that lapses unless it is renewed.
 with recursive announced as (
   insert into /* schema */x_job_workers as w
     (id, host, pid, app_version, queues, names, concurrency, state, in_flight, processed, interrupted, wake,
@@ -66,13 +67,15 @@ heads as materialized (
     limit 1
   ) n on h.run_at <= now()
 ),
-lapsed as materialized (
-  select q.queue
+lapses as materialized (
+  select q.queue, l.lapses_at
   from unnest(%(queues)s::text[]) as q (queue)
-  where exists (
-    select from /* schema */x_jobs j
+  cross join lateral (
+    select min(j.visible_at) as lapses_at
+    from /* schema */x_jobs j
     join pairs p on p.queue = j.queue and p.name = j.name
-    where j.queue = q.queue and j.state = 'running' and j.visible_at < now())
+    where j.queue = q.queue and j.state = 'running'
+  ) l
 ),
 came as materialized (
   select t.run_id
@@ -125,9 +128,15 @@ woken as (
   where j.id = any (array[p.id])
   returning p.queue
 )
-select array(select h.queue from heads h where h.is_due union select l.queue from lapsed l
+select array(select h.queue from heads h where h.is_due
+             union select l.queue from lapses l where l.lapses_at < now()
              union select w.queue from woken w order by 1),
-       (select extract(epoch from min(h.later) - now())::double precision from heads h);
+       (select extract(epoch from min(n.later) - now())::double precision
+        from (select h.later from heads h
+              union all select l.lapses_at from lapses l where l.lapses_at >= now()) n (later)),
+       (select count(pg_notify('rowsweep_wake', p.word))
+        from (select %(proof)s::text) p (word)
+        where p.word is not null);
 
 -- name: leave
 delete from /* schema */x_job_workers w

@@ -32,7 +32,7 @@ class PostgresPauses:
     def resume(self, *, queue: str | None = None, name: str | None = None) -> bool:
         """Take away the pause of exactly this pair; its rows are due as they were."""
         check_pair(queue, name)
-        return bool(self._session.rows(_SQL["resume"], {"queue": queue, "name": name}))
+        return bool(self._session.rows(_SQL["resume"], {"queue": queue, "name": name})[0][0])
 
     def list(self) -> builtins.list[Pause]:
         """Answer the pauses, the oldest first."""

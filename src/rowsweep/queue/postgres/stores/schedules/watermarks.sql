@@ -19,6 +19,7 @@ with moved as (
   update /* schema */x_scheduler_state s
   set watermark = greatest(%(watermark)s::timestamptz, %(occurrence)s::timestamptz), updated_at = now()
   where s.task = %(task)s::text and s.watermark < %(occurrence)s::timestamptz
+    and s.watermark = coalesce(%(former)s::timestamptz, s.watermark)
   returning s.task
 ),
 inserted as (
@@ -46,8 +47,13 @@ inserted as (
   on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
     where state in ('ready', 'delayed', 'running', 'suspended')
     do nothing
-  returning id, state
+  returning id, state, queue, run_at
+),
+woken as materialized (
+  select count(pg_notify('rowsweep_wake', q.queue)) as queues
+  from (select distinct i.queue from inserted i where i.run_at < now() + interval '30 seconds') q
 )
 select i.id, i.state
 from moved m
+join woken w on w.queues >= 0
 left join inserted i on true;

@@ -1,0 +1,91 @@
+"""The LISTEN session of a worker process."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from rowsweep.queue.postgres.connections import configure, connect_once
+from rowsweep.queue.postgres.translate import own_errors, unreachable
+from rowsweep.queue.wake import CHANNEL
+
+if TYPE_CHECKING:
+    from psycopg import Notify
+
+
+class PostgresWake:
+    """Hear the channel over a session of its own, outside the pools."""
+
+    def __init__(self, connection: psycopg.Connection[Any], place: str) -> None:
+        self._connection = connection
+        self._place = place
+        self._words: list[str] = []
+        self._bell, self._rope = socket.socketpair()
+        self._bell.setblocking(False)
+        self._rope.setblocking(False)
+        connection.add_notify_handler(self._take)
+
+    @classmethod
+    def opened(cls, dsn: str, place: str) -> PostgresWake:
+        """Open a session that listens; it may idle for as long as it likes, whatever the role's settings say."""
+        connection = connect_once(dsn, place)
+        try:
+            with own_errors(place):
+                configure(connection, control=True, pooler=False)
+                connection.execute("set idle_session_timeout = 0")
+                connection.execute(f"listen {CHANNEL}")
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection, place)
+
+    def hear(self, seconds: float | None) -> list[str]:
+        """Wait for words without a statement, and answer them in their order."""
+        if not self._words:
+            self._wait(seconds)
+        self._read()
+        words, self._words = self._words, []
+        return words
+
+    def say(self, word: str) -> None:
+        """Send a word on the channel."""
+        with own_errors(self._place):
+            self._connection.execute("select pg_notify(%s, %s)", [CHANNEL, word])
+
+    def interrupt(self) -> None:
+        """Ring the bell that a waiting `hear` looks at too."""
+        with contextlib.suppress(OSError):
+            self._rope.send(b"!")
+
+    def close(self) -> None:
+        """End the session."""
+        self._connection.close()
+        self._bell.close()
+        self._rope.close()
+
+    def _wait(self, seconds: float | None) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._bell, selectors.EVENT_READ)
+            try:
+                selector.register(self._connection.fileno(), selectors.EVENT_READ)
+            except (psycopg.Error, ValueError, OSError) as error:
+                raise unreachable(self._place, error) from error
+            selector.select(None if seconds is None else max(seconds, 0.0))
+        with contextlib.suppress(BlockingIOError):
+            self._bell.recv(4096)
+
+    def _read(self) -> None:
+        try:
+            self._connection.pgconn.consume_input()
+        except psycopg.Error as error:
+            raise unreachable(self._place, error) from error
+        while (notification := self._connection.pgconn.notifies()) is not None:
+            self._words.append(notification.extra.decode())
+
+    def _take(self, notification: Notify) -> None:
+        """Keep what arrives in the answer of a statement."""
+        self._words.append(notification.payload)

@@ -1,0 +1,1 @@
+"""The wake: hearing of commits made elsewhere, over one session of a process."""
