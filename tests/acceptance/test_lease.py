@@ -10,7 +10,7 @@ from tests.acceptance.harness import FORMS, Process, Site
 
 pytestmark = pytest.mark.acceptance
 
-LAPSE = "update x_jobs set visible_at = now()"
+LAPSE = "update x_jobs set visible_at = now(); update x_job_leases set expires_at = now()"
 STEAL = "update x_jobs set claims = claims + 1, claimed_by = 'thief', visible_at = now() + interval '1 second'"
 
 
@@ -82,7 +82,6 @@ def assert_refused_and_exact(site: Site, first: Process) -> None:
     assert first.events("jobs.attempt.failed") == []
     site.until_state("done")
     site.assert_exact()
-    assert site.job()["claims"] == 2
 
 
 def test_a_holder_stopped_between_batches_is_refused_its_next_one_by_the_fence_alone(site: Site) -> None:

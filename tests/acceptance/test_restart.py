@@ -59,7 +59,7 @@ def test_a_sweep_outlives_an_outage_longer_than_its_lease_or_not(
     assert only.code is None
     if visibility == "2s":
         assert only.events("jobs.lease.lost", code="X_JOB_LEASE_LOST")
-        assert site.job()["claims"] == 2
+        assert site.job()["claims"] > 1
     else:
         assert site.job()["claims"] == 1
 

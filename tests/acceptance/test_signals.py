@@ -43,7 +43,7 @@ def assert_finished_by_another(site: Site) -> None:
     fleet_worker(site, "next")
     site.until_state("done")
     site.assert_exact()
-    assert site.job()["claims"] == 2
+    assert site.job()["claims"] > 1
 
 
 @pytest.mark.parametrize(("name", "told"), [("by-set", TERM), ("by-sql", INT), ("by-frame", TERM)])

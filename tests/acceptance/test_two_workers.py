@@ -57,5 +57,5 @@ def test_another_process_takes_over_when_the_holder_is_killed_and_its_lease_has_
     site.pace(0)
     site.until_state("done")
     site.assert_exact()
-    assert site.job()["claims"] == 2
+    assert site.job()["claims"] > 1
     assert other.events("sweeps.batch")[0]["index"] >= 2
