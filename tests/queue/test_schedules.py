@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -93,6 +94,18 @@ def test_the_watermark_may_pass_the_occurrence_but_never_stay_behind_it(world: W
     assert store.fire(occurrence(NINE + HOUR, new_job())) is None
     assert store.fire(occurrence(NINE + 6 * HOUR, watermark=NINE)) == []
     assert store.last_fired_at("hourly") == NINE + 6 * HOUR
+
+
+@pytest.mark.parametrize("off", [-HOUR, timedelta(microseconds=1)])
+def test_an_occurrence_decided_on_another_watermark_does_nothing(world: World, off: timedelta) -> None:
+    """S-247, N-099: neither where it was moved, nor where a server has lost its last movement."""
+    store = schedules(world)
+    standing = store.mark_fired("hourly", NINE - 3 * HOUR)
+    fire = replace(occurrence(NINE, new_job()), former_at=standing + off)
+    assert store.fire(fire) is None
+    assert store.last_fired_at("hourly") == standing
+    assert store.fire(replace(fire, former_at=standing)) is not None
+    assert store.last_fired_at("hourly") == NINE
 
 
 def test_an_occurrence_without_jobs_moves_the_watermark_alone(world: World) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rowsweep.errors import DriverUnavailable, InvalidOption
+from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.schedules import ScheduledFire
 from rowsweep.scheduler.leaders import LeaseLeader
@@ -209,6 +210,34 @@ def test_a_stale_watermark_is_read_anew_when_the_fence_does_not_fit(tower: Tower
     tower.at("2025-01-31 11:00")
     assert fired(stale.tick()) == ["hourly 11:00"]
     assert tower.inputs() == ["09:00", "10:00", "11:00"]
+
+
+def test_a_movement_that_the_server_lost_is_made_again(tower: Tower) -> None:
+    """S-247, N-099: an occurrence that is gone with a restored server's last commits is not passed over."""
+    hourly(catch_up="run-all")
+    scheduler, other = tower.scheduler(), tower.scheduler()
+    scheduler.tick()
+    armed = tower.state.last_fired_at("hourly")
+    assert armed is not None
+    tower.at("2025-01-31 09:00")
+    scheduler.tick()
+    restore(tower, armed)
+    tower.at("2025-01-31 10:00")
+    assert scheduler.tick() == []
+    assert fired(scheduler.tick()) == ["hourly 09:00", "hourly 10:00"]
+    assert other.tick() == []
+
+
+def restore(tower: Tower, watermark: datetime) -> None:
+    """Put a watermark back, and take away the jobs that were fired since."""
+    if isinstance(tower.driver, MemoryDriver):
+        tower.driver._state.watermarks["hourly"] = watermark
+        tower.driver._state.live.clear()
+        tower.driver._state.jobs.clear()
+        return
+    with tower.driver.transaction() as tx:
+        tx.connection.execute("update x_scheduler_state set watermark = %s", [watermark])
+        tx.connection.execute("delete from x_jobs")
 
 
 def test_a_watermark_that_was_taken_away_is_armed_anew(memory: Tower) -> None:

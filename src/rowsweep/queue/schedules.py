@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledFire:
-    """Fire one occurrence of a task: its jobs, and what the watermark becomes with them."""
+    """Fire one occurrence of a task: its jobs, and what the watermark becomes with them.
+
+    `former_at` is the watermark that this was decided on; None asks only that it lies before the occurrence.
+    """
 
     task: str
     occurrence_at: datetime
     watermark_at: datetime
     jobs: Sequence[NewJob]
+    former_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +49,11 @@ class ScheduleStore(Protocol):
         """Arm a task that is seen for the first time; answer the watermark that stands, another's included."""
 
     def fire(self, fire: ScheduledFire) -> list[EnqueueResult | None] | None:
-        """Move the watermark and insert the jobs in one statement; None, and nothing done, where it is not behind.
+        """Move the watermark and insert the jobs in one statement; None, and nothing done, where it is another.
 
-        The watermark's update is the fence: it moves only while it lies before the occurrence. One result a job, in
-        order; a job whose key a live one already has is answered by that one, or None where it has just finished.
+        The watermark's update is the fence: it moves only while it is the one this was decided on, and lies before
+        the occurrence. One result a job, in order; a job whose key a live one already has is answered by that one, or
+        None where it has just finished.
         """
 
 

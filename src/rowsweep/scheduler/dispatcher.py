@@ -85,7 +85,8 @@ class Dispatcher:
     def _fire_due(
         self, task: TaskHandle, now: datetime, may_go_on: Callable[[], bool], fired: list[Dispatched]
     ) -> None:
-        found = due(task, self._watermark(task, now), now, self._resolve)
+        former_at = self._watermark(task, now)
+        found = due(task, former_at, now, self._resolve)
         if not found.fires:
             self._next[task.name] = _Next(task, found.next_at)
         for index, (occurrence_at, watermark_at) in enumerate(found.fires):
@@ -95,12 +96,18 @@ class Dispatcher:
             if jobs is None:
                 return
             results = self._state.fire(
-                ScheduledFire(task=task.name, occurrence_at=occurrence_at, watermark_at=watermark_at, jobs=jobs)
+                ScheduledFire(
+                    task=task.name,
+                    occurrence_at=occurrence_at,
+                    watermark_at=watermark_at,
+                    jobs=jobs,
+                    former_at=former_at,
+                )
             )
             if results is None:
                 self._learn(task.name)
                 return
-            self._watermarks[task.name] = watermark_at
+            former_at = self._watermarks[task.name] = watermark_at
             self._said.pop(task.name, None)
             named = [(job.name, result) for job, result in zip(jobs, results, strict=True)]
             fired.append(_reported(task, occurrence_at, named, found, is_first=index == 0))

@@ -38,7 +38,7 @@ class VolatileSchedules:
         """Enqueue the jobs and then move the watermark; a crash between enqueues them once more."""
         with self._lock:
             former = self._watermarks.get(fire.task)
-            if former is None or former >= fire.occurrence_at:
+            if former is None or former >= fire.occurrence_at or fire.former_at not in (None, former):
                 return None
             results = self._jobs.enqueue(fire.jobs)
             self._watermarks[fire.task] = max(fire.watermark_at, fire.occurrence_at)

@@ -42,9 +42,9 @@ class MemorySchedules:
 
     @locked
     def fire(self, fire: ScheduledFire) -> list[EnqueueResult | None] | None:
-        """Move the watermark and insert the jobs, or do nothing where it is not behind."""
+        """Move the watermark and insert the jobs, or do nothing where it is another."""
         former = self._state.watermarks.get(fire.task)
-        if former is None or former >= fire.occurrence_at:
+        if former is None or former >= fire.occurrence_at or fire.former_at not in (None, former):
             return None
         results = self._jobs.enqueue(fire.jobs)
         self._state.watermarks[fire.task] = max(fire.watermark_at, fire.occurrence_at)

@@ -42,12 +42,13 @@ class PostgresSchedules:
         return self.last_fired_at(task) or at
 
     def fire(self, fire: ScheduledFire) -> list[EnqueueResult | None] | None:
-        """Move the watermark and insert the jobs in one statement, or do nothing where it is not behind."""
+        """Move the watermark and insert the jobs in one statement, or do nothing where it is another."""
         values = {
             **enqueue_values(fire.jobs),
             "task": fire.task,
             "occurrence": fire.occurrence_at,
             "watermark": fire.watermark_at,
+            "former": fire.former_at,
         }
         rows = self._session.rows(_SQL["fire"], values)
         if not rows:
