@@ -20,6 +20,10 @@ from rowsweep.queue.events import Event
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.handle import Sweep
 from rowsweep.sweeps.keyset.rows import Rows
+from rowsweep.sweeps.purge.declare import Purge, purge
+from rowsweep.sweeps.purge.own import RETENTION_CRON, own_targets
+from rowsweep.sweeps.purge.spec import Budget
+from rowsweep.sweeps.purge.targets import expired, older_than
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.snapshot import Snapshot
 
@@ -37,11 +41,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AdvisoryLockLeader", "App", "Batch", "ConcurrencyLimiter", "Ctx", "EnqueueOptions", "EnqueueResult", "Event",
-    "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "PostgresDriver", "PostgresEventBus",
-    "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker",
-    "attach", "backfill", "configure_lifecycle", "connect", "current", "event_bus", "events_purge_target", "install",
-    "job", "ledger", "publish_event", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
+    "RETENTION_CRON", "AdvisoryLockLeader", "App", "Batch", "Budget", "ConcurrencyLimiter", "Ctx", "EnqueueOptions",
+    "EnqueueResult", "Event", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "PostgresDriver",
+    "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot", "SoleLeader",
+    "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "current", "event_bus",
+    "events_purge_target", "expired", "install", "job", "ledger", "older_than", "own_targets", "publish_event",
+    "purge", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {

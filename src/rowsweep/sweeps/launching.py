@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.jobs.request import EnqueueOptions
-from rowsweep.options import count, rate
+from rowsweep.options import count, finite, rate
 from rowsweep.queue.records import LIVE_STATES, NewBackfill
 from rowsweep.sweeps import gate
 from rowsweep.sweeps.run import Host, Run, host, ledger_of
@@ -20,22 +20,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
-    """What a launch says besides the input; `rate` and `batch_rows` travel with the run."""
+    """What a launch says besides the input; `rate`, `batch_rows` and a purge's `confirm` travel with the run."""
 
     force: bool = False
     delay: str | timedelta | None = None
     rate: str | None = None
     batch_rows: int | None = None
+    confirm: float | None = None
 
     def __post_init__(self) -> None:
         if self.rate is not None:
             rate(self.rate, option="rate")
+        if self.confirm is not None:
+            finite(self.confirm, option="confirm", minimum=0.0, maximum=1.0)
         if self.batch_rows is not None:
             count(self.batch_rows, option="batch_rows", minimum=1)
 
     def as_json(self) -> dict[str, Any]:
         """Answer what the ledger row keeps of them."""
-        given = {"force": self.force or None, "rate": self.rate, "batch_rows": self.batch_rows}
+        given = {
+            "force": self.force or None,
+            "rate": self.rate,
+            "batch_rows": self.batch_rows,
+            "confirm": self.confirm,
+        }
         return {name: value for name, value in given.items() if value is not None}
 
 

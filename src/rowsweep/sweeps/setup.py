@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import psycopg
 
@@ -16,6 +16,7 @@ from rowsweep.sweeps.keyset.statements import Statements, cursor_values
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json
+    from rowsweep.sweeps.keyset.rows import Rows
     from rowsweep.sweeps.spec import PassSpec, SweepSpec
 
 _COUNT_BELOW: Final = 1_000_000
@@ -119,12 +120,18 @@ def check_sweep(connection: Any, spec: SweepSpec) -> Table:
 
     Raises UnknownSource, InvalidKey, InvalidDeclaration (a `set` on a key or generated column), InvalidSweepSql.
     """
-    table = find_table(connection, spec.rows)
-    for column in spec.assignments or {}:
+    return check_rows(connection, spec.rows, spec.assignments)
+
+
+def check_rows(connection: Any, rows: Rows, assignments: Mapping[str, str] | None = None) -> Table:
+    """Check a table, its key, and each piece of the application's SQL, in an open transaction."""
+    table = find_table(connection, rows)
+    for column in assignments or {}:
         _check_writable(table, table.column(column))
     nowhere = [None for _ in table.key]
-    values = {**(spec.rows.params_form or {}), **cursor_values("c", nowhere), **cursor_values("u", nowhere)}
-    for field, text, statement in statements_for(table, spec, bounded=False).probes(spec.assignments):
+    values = {**(rows.params_form or {}), **cursor_values("c", nowhere), **cursor_values("u", nowhere)}
+    statements = Statements(table=table, where=rows.where, bound_params=rows.params is not None, bounded=False)
+    for field, text, statement in statements.probes(assignments):
         try:
             with connection.transaction():
                 connection.execute(statement, values)
@@ -156,7 +163,14 @@ def set_up(connection: Any, spec: SweepSpec) -> Setup:
     )
 
 
-def estimate_rows(connection: Any, statements: Statements, values: Mapping[str, Any]) -> tuple[int | None, str | None]:
+class Matching(Protocol):
+    """Something that selects the rows that count."""
+
+    def matching(self) -> psycopg.sql.Composed:
+        """Answer the select."""
+
+
+def estimate_rows(connection: Any, statements: Matching, values: Mapping[str, Any]) -> tuple[int | None, str | None]:
     """Estimate the matching rows: counted where the planner expects under a million and it takes under 2 s.
 
     Answers `(rows, "count" | "plan")`; needs an open transaction.
@@ -170,7 +184,7 @@ def estimate_rows(connection: Any, statements: Statements, values: Mapping[str, 
     return (planned, "plan") if counted is None else (counted, "count")
 
 
-def count_rows(connection: Any, statements: Statements, values: Mapping[str, Any]) -> int | None:
+def count_rows(connection: Any, statements: Matching, values: Mapping[str, Any]) -> int | None:
     """Count the matching rows within 2 s; None where it takes longer."""
     whole = psycopg.sql.SQL("select pg_catalog.count(*) from ({}) rs_matching").format(statements.matching())
     try:

@@ -19,6 +19,7 @@ from rowsweep.sweeps.batch.writeback import write_back
 from rowsweep.sweeps.position import PAGES_STEP, Plan, Position
 
 if TYPE_CHECKING:
+    from rowsweep.queue.contract import LedgerStore
     from rowsweep.queue.records import BatchClosed, SweepTotals
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
@@ -36,6 +37,17 @@ class BatchDone:
     closed: BatchClosed
 
 
+class Checkpoint(Protocol):
+    """What a moving step holds."""
+
+    @property
+    def index(self) -> int:
+        """The index of the last finished batch."""
+
+    def as_json(self) -> Any:
+        """Answer the stored value."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closer:
     """Close batches for one run: fence, checkpoint and ledger in the batch's last statement.
@@ -46,12 +58,24 @@ class Closer:
 
     ctx: RunCtx
     held: BatchConnection
-    totals: Callable[[Position], SweepTotals]
+    totals: Callable[[Any], SweepTotals]
     restarts: Callable[[], bool]
+    step: str = PAGES_STEP
 
-    def close(self, before: Position, after: Position, marker: str, *, stored: bool) -> BatchClosed:
+    def close(self, before: Checkpoint, after: Checkpoint, marker: str, *, stored: bool) -> BatchClosed:
         """Store `after` where `before` was stored; raises, so that the batch rolls back, where it may not commit."""
-        ledger = self.held.stores.ledger
+        return self.close_in(self.held.stores.ledger, before, after, marker, stored=stored)
+
+    def close_in(
+        self,
+        ledger: LedgerStore | None,
+        before: Checkpoint,
+        after: Checkpoint,
+        marker: str | None = None,
+        *,
+        stored: bool,
+    ) -> BatchClosed:
+        """Do so over a ledger that may commit each call by itself: then the batch is done before it is noted."""
         if ledger is None:
             raise InvariantBroken("The driver keeps no ledger.", fix="use PostgresDriver for sweeps")
         is_batch = after.index > before.index
@@ -59,7 +83,7 @@ class Closer:
             BatchClose(
                 claim=self.ctx.claim,
                 run_id=self.ctx.run_id,
-                step=PAGES_STEP,
+                step=self.step,
                 expected=before.as_json() if stored else None,
                 value=after.as_json(),
                 totals=self.totals(after) if is_batch else None,

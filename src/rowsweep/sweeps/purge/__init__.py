@@ -1,0 +1,1 @@
+"""Purges: what has expired is deleted, target by target, in small batches."""

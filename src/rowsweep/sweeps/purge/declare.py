@@ -1,0 +1,118 @@
+"""`purge()`: declare what is deleted once it has expired; its handle previews and launches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.errors import InvalidDeclaration
+from rowsweep.jobs import registry
+from rowsweep.jobs.origin import origin_of
+from rowsweep.jobs.tenancy import Tenant
+from rowsweep.options import format_duration
+from rowsweep.sweeps.handle import Sweep, digest, sweep_options
+from rowsweep.sweeps.purge.spec import PurgeSpec, checksum
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rowsweep.steps.context import RunCtx
+    from rowsweep.sweeps.run import Run
+
+_SPEC_OPTIONS: Final = (
+    "budget", "confirm", "batch_rows", "adapt", "rate", "environments", "requires", "lock_timeout", "statement_timeout",
+)  # fmt: skip
+
+
+class Purge(Sweep[None]):
+    """A declared purge: `preview()` what would go, then `launch()` it, or let a task enqueue it."""
+
+    spec: PurgeSpec
+
+    def launch(
+        self,
+        value: None = None,
+        *,
+        force: bool = False,
+        delay: str | timedelta | None = None,
+        rate: str | None = None,
+        batch_rows: int | None = None,
+        confirm: float | None = None,
+    ) -> Run:
+        """Ask the gate and put one run on the queue; answer its `Run`.
+
+        While a run of it is live, or the next one after a backlog waits, answers that one. `confirm`, `rate` and
+        `batch_rows` are this run's, and those of the passes that follow it while a backlog is left.
+        """
+        from rowsweep.sweeps.launching import LaunchOptions, launch
+
+        options = LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows, confirm=confirm)
+        return launch(self, value, options)
+
+    def preview(self, n: int = 10, value: None = None, *, allow_effects: bool = False) -> pl.DataFrame:  # noqa: ARG002
+        """Answer, target by target, how many rows would go now and how old they are; deletes nothing.
+
+        Beside the counts: the share of its table, the instants of the oldest and newest, the cutoff, what the rows are
+        walked by, and the rows of other tables that ON DELETE CASCADE would take along. Null where a target cannot
+        say. Counts are exact where the database is quick to count, as `rows_are` says.
+        """
+        from rowsweep.sweeps.purge.preview import preview
+
+        return preview(self)
+
+    def check(self, connection: Any) -> None:
+        """Check nothing yet: the targets are asked for, and checked, when the purge runs."""
+
+    def backlog_keys(self, form: Any) -> tuple[str, str]:
+        """Answer the two idempotency keys that passes after a backlog take turns with."""
+        stem = f"purge:{self.name}:{digest(form)}"
+        return f"{stem}:1", f"{stem}:2"
+
+    def describe(self) -> dict[str, Any]:
+        """Answer the declaration as plain JSON."""
+        spec = self.spec
+        return {
+            **super().describe(),
+            "table": "",
+            "targets": getattr(spec.targets, "__qualname__", repr(spec.targets)),
+            "budget": {"time": format_duration(timedelta(seconds=spec.budget.seconds)), "rows": spec.budget.rows},
+            "confirm": spec.confirm,
+        }
+
+    def _checksum(self) -> str:
+        return checksum(self.spec)
+
+    def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:  # noqa: ARG002
+        from rowsweep.sweeps.purge.passes import PurgePass
+
+        return PurgePass(self, ctx).run()
+
+
+def purge(name: str, targets: Callable[[], Sequence[Any]], *, tenant: Tenant = "none", **given: Any) -> Purge:
+    """Declare a purge over what `targets()` answers each time it runs: `older_than(…)`, `expired(…)`, or your own.
+
+    A target of your own has a `name` and `purge_expired(at)` answering how many rows it removed. All targets of a pass
+    go by one reading of the database's clock. Rows are deleted in small batches, each its own transaction with its
+    checkpoint; rows that others have locked are taken up again at the end of the pass, rows that a foreign key holds
+    are reported and left.
+
+    A pass ends when its `budget` (`Budget(time="10m", rows=5_000_000)`) is spent; while a backlog is left the next
+    follows 60 s later. A purge about to remove more than 20 % of a table, or ten times what its median pass removes,
+    is refused before its first delete unless `confirm` names a share at least that large. `batch_rows`, `adapt`,
+    `rate`, `environments`, `requires` and the timeouts are those of a backfill, all other options a job's.
+
+    Raises InvalidDeclaration, InvalidOption, DuplicateJob.
+    """
+    registry.check_name(name, kind="purge")
+    own = {option: given.pop(option) for option in _SPEC_OPTIONS if option in given}
+    if given.get("input") is not None:
+        raise InvalidDeclaration(
+            f"The purge {name!r} takes no input: what it deletes is for targets() to say.",
+            fix="remove input=",
+            meta={"field": "input"},
+        )
+    spec = PurgeSpec(targets=targets, **own)
+    handle = Purge(name, spec, sweep_options(name, kind="purge", tenant=tenant, **given), origin_of(targets))
+    registry.register(handle)
+    return handle

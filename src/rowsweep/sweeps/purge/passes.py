@@ -1,0 +1,353 @@
+"""The pass of a purge: one instant for all targets, one step a target, batch by batch within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.clock import real_monotonic
+from rowsweep.errors import InvariantBroken, LeaseLost, NotImplementedByDriver
+from rowsweep.jobs.request import EnqueueOptions
+from rowsweep.sweeps import gate
+from rowsweep.sweeps.batch.connection import BatchConnection
+from rowsweep.sweeps.batch.patience import database_error
+from rowsweep.sweeps.batch.sizing import BatchSize
+from rowsweep.sweeps.batch.work import Closer
+from rowsweep.sweeps.ledger import Progress
+from rowsweep.sweeps.position import FINISH_STEP, SETUP_STEP, Position
+from rowsweep.sweeps.purge.plausible import refuse_implausible
+from rowsweep.sweeps.purge.position import PurgePosition, as_position
+from rowsweep.sweeps.purge.setup import TargetSetup, check_unchanged, set_up_target
+from rowsweep.sweeps.purge.targets import BatchedTarget, RowTarget, checked
+from rowsweep.sweeps.purge.work import DeleteWork, PurgeDone
+from rowsweep.sweeps.run import host
+from rowsweep.sweeps.setup import estimate_rows, settings_for
+from rowsweep.sweeps.steered import SteeredPass
+from rowsweep.telemetry.events import emit
+
+if TYPE_CHECKING:
+    from rowsweep.queue.contract import Stores
+    from rowsweep.queue.records import SweepTotals, Wanted
+    from rowsweep.queue.retention import RetentionStore
+    from rowsweep.steps.context import RunCtx
+    from rowsweep.sweeps.purge.declare import Purge
+    from rowsweep.sweeps.purge.targets import Target
+
+AGAIN_SECONDS: Final = 60.0
+_FIRST_ROUND_SECONDS: Final = 0.25
+_PLAUSIBLE_STEP: Final = "purge:plausible"
+_HELD_BY_KEY: Final = ("23503", "23001")
+# A batch walks an index and meets rows by their address: what a plan for many rows would read instead is the table.
+_WALKING: Final = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+
+
+class PurgePass(SteeredPass):
+    """Carry one run of a purge on from wherever it stands; what an earlier attempt removed is not counted twice."""
+
+    _sweep: Purge
+    _at: PurgePosition
+
+    def __init__(self, sweep: Purge, ctx: RunCtx) -> None:
+        super().__init__(sweep, ctx, SETUP_STEP)
+        settings = settings_for(sweep.spec, ctx.actor.tenant, cross_tenant=sweep.crosses_tenants)
+        self._held = BatchConnection(ctx.driver, ctx.signal, {**settings, **_WALKING}, runs_handlers=False)
+        self._at = PurgePosition()
+        self._before = Position()
+        self._work: DeleteWork | None = None
+        self._setups: dict[str, TargetSetup] = {}
+        self._steered_by: Wanted | None = None
+
+    def run(self) -> dict[str, Any]:
+        """Purge every target, or as much as the budget allows, and answer what went.
+
+        Raises Suspend for a pause, Interrupted for a drain, a cancel or an abort, ImplausiblePurge and what the gate
+        or a target refused.
+        """
+        try:
+            targets = self._open()
+            outcome = {}
+            for target in targets:
+                done = outcome[target.name] = self._ctx.step.run(f"purge:{target.name}", partial(self._purge, target))
+                self._before, self._at = self._overall_of(done), PurgePosition()
+            return self._finish(outcome)
+        finally:
+            self._release()
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def _open(self) -> list[Target | RowTarget]:
+        """Ask the gate, read the clock, and check every target and how much would go before the first delete."""
+        ctx, sweep = self._ctx, self._sweep
+        ledger = self._ledger()
+        known = ledger.get(ctx.run_id)
+        gate.ask(sweep.asked(ctx.record.input, ctx.run_id), ledger)
+        self._instant = datetime.fromisoformat(ctx.step.run(SETUP_STEP, self._read_clock)["at"])
+        row = ledger.start(self._new_row(known))
+        self._options = row.options or {}
+        self._progress = Progress(row)
+        self._pacing = self._pacer()
+        self._steered_by = row.wanted
+        targets = checked(sweep.spec.targets())
+        for target in targets:
+            if isinstance(target, RowTarget):
+                self._setups[target.name] = self._set_up(target)
+        ctx.step.run(_PLAUSIBLE_STEP, self._check_plausible)
+        self._describe()
+        emit("sweeps.started", sweep=sweep.name, run_id=str(ctx.run_id), kind=sweep.kind)
+        return targets
+
+    def _read_clock(self) -> dict[str, Any]:
+        return {"at": _retention(self._ctx.driver.stores()).now().isoformat()}
+
+    def _set_up(self, target: RowTarget) -> TargetSetup:
+        def found() -> Any:
+            held = self._sweep.held_on(host(), self._ctx.signal, self._ctx.actor.tenant)
+            try:
+                with held.transaction():
+                    return set_up_target(held.connection, target, self._instant.isoformat()).as_json()
+            finally:
+                held.release()
+
+        setup = TargetSetup.from_json(self._ctx.step.run(f"purge:{target.name}:setup", found))
+        check_unchanged(self._sweep.name, target, setup)
+        return setup
+
+    def _check_plausible(self) -> None:
+        confirm = self._options.get("confirm", self._sweep.spec.confirm)
+        refuse_implausible(
+            self._sweep.name,
+            self._setups,
+            confirm=confirm,
+            most_rows=self._sweep.spec.budget.rows,
+            ledger=self._ledger(),
+        )
+
+    def _describe(self) -> None:
+        known = [setup for setup in self._setups.values() if setup.expected is not None]
+        is_counted = all(setup.expected_is == "count" for setup in known)
+        amount = sum(setup.expected or 0 for setup in known) if known else None
+        estimate = (amount, None if amount is None else "count" if is_counted else "plan")
+        self._ledger().describe(self._ctx.claim, self._ctx.run_id, estimate=estimate, waiting_for=None)
+
+    # -- one target ---------------------------------------------------------------------------------------------
+
+    def _purge(self, target: Target | RowTarget) -> dict[str, Any]:
+        """Purge one target; answer what its step keeps. A `backlog` of None is one that nobody has counted."""
+        self._step = f"purge:{target.name}:rows"
+        stored = self._ctx.step.checkpoint(self._step).get()
+        self._at, self._stored = as_position(stored, self._step), stored is not None
+        self._size = BatchSize(self._batch_rows(), adapt=self._sweep.spec.adapt)
+        backlog = self._purge_rows(target) if isinstance(target, RowTarget) else self._purge_structural(target)
+        return {
+            "removed": self._at.rows,
+            "batches": self._at.batches,
+            "blocked": {by: dict(held) for by, held in self._at.blocked.items()},
+            "backlog": backlog,
+        }
+
+    def _purge_rows(self, target: RowTarget) -> int:
+        """Delete page by page to the end, or to the budget's; answer how many rows are left."""
+        setup = self._setups[target.name]
+        self._work = DeleteWork(self._held, self._closer(), setup)
+        while not self._at.ended:
+            self._steer(self._steered_by)
+            if self._is_spent:
+                return self._left(setup)
+            self._pace()
+            done = self._next_batch()
+            self._moved(done)
+        return self._at.skipped
+
+    def _next_batch(self) -> PurgeDone:
+        assert self._work is not None  # noqa: S101 - set with the target
+        while True:
+            started = real_monotonic()
+            try:
+                done = self._work.next(self._at, self._size.rows, stored=self._stored)
+            except Exception as error:  # noqa: BLE001 - sorted there, and raised again unless it passes
+                self._recover(error)
+            else:
+                milliseconds = (real_monotonic() - started) * 1000
+                self._patience.succeeded()
+                self._size.completed(is_full=done.is_full, duration_ms=milliseconds)
+                if done.at.index > self._at.index:
+                    self._committed(done, done.at.rows - self._at.rows, milliseconds)
+                return done
+
+    def _moved(self, done: PurgeDone) -> None:
+        removed, begins_round = done.at.rows - self._at.rows, done.at.round > self._at.round
+        self._at, self._stored, self._steered_by = done.at, True, done.closed.wanted
+        if self._pacing is not None:
+            self._pacing.done(removed)
+        if begins_round:
+            self._steer(self._steered_by)
+            self._wait(_FIRST_ROUND_SECONDS * 2.0 ** (self._at.round - 2), "locked rows")
+
+    def _recover(self, error: Exception) -> None:
+        """Leave alone what a foreign key holds; everything else is recovered from as in any pass."""
+        behind = database_error(error)
+        if behind is None or behind.sqlstate not in _HELD_BY_KEY or self._ctx.signal.aborted:
+            super()._recover(error)
+            return
+        assert self._work is not None  # noqa: S101 - set with the target
+        diag = behind.diag
+        schema, table, name = diag.schema_name or "", diag.table_name or "", diag.constraint_name or ""
+        if self._work.learn(schema, table, name):
+            return
+        if self._size.rows > 1:
+            self._size.halve()
+        else:
+            self._work.step_over(f"{name} of {schema}.{table}")
+
+    def _purge_structural(self, target: Target) -> int | None:
+        """Let a target delete by itself; each of its batches is noted once it is done."""
+        ledger, closer, batches = self._ledger(), self._closer(), self._batches_of(target)
+        while not self._at.ended:
+            self._steer(self._steered_by)
+            if self._is_spent:
+                return None
+            self._pace()
+            started = real_monotonic()
+            rows = next(batches, None)
+            after = self._at.finished() if rows is None else self._at.removed(rows)
+            closed = closer.close_in(ledger, self._at, after, stored=self._stored)
+            done = PurgeDone(at=after, is_full=False, closed=closed)
+            if after.index > self._at.index:
+                self._committed(done, after.rows - self._at.rows, (real_monotonic() - started) * 1000)
+            self._moved(done)
+        return 0
+
+    def _batches_of(self, target: Target) -> Iterator[int]:
+        if isinstance(target, BatchedTarget):
+            yield from (_counted(target.name, rows) for rows in target.batches(self._instant))
+        else:
+            yield _counted(target.name, target.purge_expired(self._instant))
+
+    # -- budget, pace, figures ----------------------------------------------------------------------------------
+
+    @property
+    def _is_spent(self) -> bool:
+        budget = self._sweep.spec.budget
+        return self._before.rows + self._at.rows >= budget.rows or self._progress.active_seconds >= budget.seconds
+
+    def _left(self, setup: TargetSetup) -> int:
+        """Count or estimate what the budget leaves, without what is held."""
+        held = self._sweep.held_on(host(), self._ctx.signal, self._ctx.actor.tenant)
+        try:
+            with held.transaction():
+                rows, _ = estimate_rows(held.connection, setup.statements(), {"rs_cutoff": setup.cutoff})
+        finally:
+            held.release()
+        return max((rows or 0) - self._at.blocked_rows, 0)
+
+    def _pace(self) -> None:
+        if self._pacing is not None:
+            self._wait(self._pacing.wait_seconds(), "rate")
+            self._pacing.begin()
+
+    def _closer(self) -> Closer:
+        return Closer(
+            ctx=self._ctx, held=self._held, totals=self._totals, restarts=lambda: self._restarts, step=self._step
+        )
+
+    def _totals(self, at: PurgePosition) -> SweepTotals:
+        return self._progress.totals(self._overall(at))
+
+    def _overall_of(self, done: Mapping[str, Any]) -> Position:
+        before, rows = self._before, int(done["removed"])
+        total = before.rows + rows
+        return Position(index=before.index + int(done["batches"]), rows=total, written=total)
+
+    def _overall(self, at: PurgePosition) -> Position:
+        rows = self._before.rows + at.rows
+        return Position(index=self._before.index + at.batches, cursor=at.cursor, rows=rows, written=rows)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def _finish(self, outcome: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        total = sum(int(one["removed"]) for one in outcome.values())
+        batches = sum(int(one["batches"]) for one in outcome.values())
+        report = {
+            "removed": {name: one["removed"] for name, one in outcome.items()},
+            "blocked": {name: one["blocked"] for name, one in outcome.items() if one["blocked"]},
+            "backlog": {name: one["backlog"] for name, one in outcome.items() if one["backlog"] != 0},
+            "cascades": {name: dict(setup.cascades) for name, setup in self._setups.items() if setup.cascades},
+            "total": total,
+            "at": self._instant.isoformat(),
+        }
+        self._release()
+        at = Position(index=batches - 1, rows=total, written=total)
+        with self._ctx.transaction() as tx:
+            stores = self._ctx.driver.join(tx)
+            self._ctx.step.run(FINISH_STEP, lambda: self._end(stores, at, report), tx=tx)
+        emit(
+            "sweeps.finished",
+            sweep=self._sweep.name,
+            run_id=str(self._ctx.run_id),
+            rows=total,
+            written=total,
+            batches=batches,
+            active_seconds=round(self._progress.active_seconds, 3),
+        )
+        return report
+
+    def _end(self, stores: Stores, at: Position, report: Mapping[str, Any]) -> dict[str, Any]:
+        """End the ledger row with the report and, where a backlog is left, enqueue the next pass: both or neither."""
+        assert stores.ledger is not None  # noqa: S101 - asked for when the pass began
+        totals = replace(self._progress.totals(at, final=True), cursor=dict(report))
+        if not stores.ledger.finish(self._ctx.claim, self._ctx.run_id, totals):
+            raise LeaseLost(
+                f"The claim of {self._sweep.name!r} was lost before its end was recorded.",
+                fix=f"rowsweep jobs show {self._ctx.job_id}",
+            )
+        if report["backlog"]:
+            self._come_back(stores)
+        return dict(report)
+
+    def _come_back(self, stores: Stores) -> None:
+        """Enqueue the next pass, unless one is waiting already; its key is never the one this job is live under."""
+        first, second = self._sweep.backlog_keys(self._ctx.record.input)
+        key = second if self._ctx.record.idempotency_key == first else first
+        asked = EnqueueOptions(key=key, delay=f"{AGAIN_SECONDS:g}s", queue=self._ctx.record.queue)
+        request = self._sweep.request(None, asked)
+        (result,) = stores.jobs.enqueue([request])
+        if not result.deduplicated and stores.ledger is not None:
+            own = self._new_row(None)
+            stores.ledger.start(
+                replace(own, run_id=request.run_id, options=dict(self._options), launched_by=request.enqueued_by)
+            )
+
+    # -- what every pass has ------------------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        self._held.release()
+
+    def _blame(self, error: Exception) -> None:
+        if self._work is not None:
+            self._work.blame(error, self._at)
+
+    def _read_back(self, stored: Any) -> PurgePosition:
+        return as_position(stored, self._step)
+
+
+def _retention(stores: Stores) -> RetentionStore:
+    if stores.retention is None:
+        raise NotImplementedByDriver(
+            "The driver answers no clock for a purge to go by.",
+            fix="rs.connect() with the Postgres driver",
+            meta={"feature": "retention"},
+        )
+    return stores.retention
+
+
+def _counted(target: str, rows: object) -> int:
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+        raise InvariantBroken(
+            f"The target {target!r} must answer how many rows it removed; it answered {rows!r:.80}.",
+            fix="return the number of rows from purge_expired(at)",
+            meta={"target": target},
+        )
+    return rows

@@ -1,0 +1,68 @@
+"""Whether what a purge is about to remove is plausible, beside its table and beside what it usually removes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from rowsweep.errors import ImplausiblePurge
+
+if TYPE_CHECKING:
+    from rowsweep.queue.contract import LedgerStore
+    from rowsweep.sweeps.purge.setup import TargetSetup
+
+PLAUSIBLE_SHARE: Final = 0.2
+_TIMES_ITS_MEDIAN: Final = 10
+_LEAST_PASSES: Final = 3
+_LOOKED_AT: Final = 50
+
+
+def refuse_implausible(
+    sweep: str,
+    setups: Mapping[str, TargetSetup],
+    *,
+    confirm: float | None,
+    most_rows: int,
+    ledger: LedgerStore | None,
+) -> None:
+    """Refuse a purge about to remove more of a table than 20 %, or than ten times its median pass.
+
+    A `confirm` at or above the share lets it through either. The median is over the passes of the last 30 days that
+    removed anything, from three on; `most_rows` is what a pass may remove at all. Raises ImplausiblePurge.
+    """
+    for target, setup in setups.items():
+        if setup.share > max(confirm or 0.0, PLAUSIBLE_SHARE):
+            raise _refused(sweep, target, setup, f"more than {max(confirm or 0.0, PLAUSIBLE_SHARE):.0%} of it")
+    usual = _median(sweep, ledger)
+    expected = min(sum(setup.expected or 0 for setup in setups.values()), most_rows)
+    if usual is None or expected <= _TIMES_ITS_MEDIAN * usual:
+        return
+    target, setup = max(setups.items(), key=lambda item: item[1].expected or 0)
+    if (confirm or 0.0) < setup.share:
+        raise _refused(sweep, target, setup, f"and a pass of this purge usually removes {usual:,.0f} rows")
+
+
+def _median(sweep: str, ledger: LedgerStore | None) -> float | None:
+    done = [] if ledger is None else ledger.list(name=sweep, status="done", kind="purge", limit=_LOOKED_AT)
+    rows = [row.rows for row in done if row.rows]
+    return statistics.median(rows) if len(rows) >= _LEAST_PASSES else None
+
+
+def _refused(sweep: str, target: str, setup: TargetSetup, why: str) -> ImplausiblePurge:
+    about = "" if setup.expected_is == "count" and setup.total_is == "count" else "about "
+    named = min(math.ceil(setup.share * 100) / 100, 1.0)
+    return ImplausiblePurge(
+        f"{sweep!r} would remove {about}{setup.expected or 0:,} of the {setup.total or 0:,} rows of "
+        f"{setup.table.qualified} ({setup.share:.1%}), {why}; nothing was deleted.",
+        fix=f"look with preview(); then confirm={named:g} in purge() or launch()",
+        meta={
+            "sweep": sweep,
+            "target": target,
+            "share": round(setup.share, 4),
+            "rows": setup.expected,
+            "total": setup.total,
+            "confirm": named,
+        },
+    )

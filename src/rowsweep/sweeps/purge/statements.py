@@ -1,0 +1,262 @@
+"""The SQL of a purge, composed for an application's own table: pages of what is due, deletes, and what is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import sql
+
+from rowsweep.sweeps.keyset.catalog import Column, Table, quoted
+from rowsweep.sweeps.keyset.statements import expression
+from rowsweep.sweeps.purge.catalog import Aged, Reference
+
+_Part = sql.Composable
+_SHOWN_KEYS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A select whose rows are counted or estimated."""
+
+    rows: sql.Composed
+
+    def matching(self) -> sql.Composed:
+        """Select every row that counts."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeStatements:
+    """Compose every statement of one target.
+
+    Its rows are walked in the order of the aged column and the key where an index orders by that column, else of the
+    key. Values are bound by name: `rs_cutoff`, `rs_c0…` the cursor's texts, `rs_a0…` a page's rows. Rows of a plain
+    table are addressed by `ctid`, which holds within a page: whatever has moved since does not match and is met again.
+    Rows of a partitioned table are addressed by key, as a `ctid` says nothing across partitions.
+    """
+
+    table: Table
+    aged: Aged
+    operator: str
+    where: str | None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns that rows are walked by."""
+        if self.aged.index is None:
+            return self.table.key
+        return (self.aged.column, *(name for name in self.table.key if name != self.aged.column))
+
+    def search(self, keys: int, page_rows: int, *, started: bool) -> sql.Composed:
+        """Walk so many keys and cut those that are due into pages; where that ended comes last, with no page number.
+
+        Answers (page, rows, the last row's place in the order, and the rows' addresses as arrays' texts). A page that
+        is not full has no place: it ends where the walk did.
+        """
+        places = [sql.SQL("rs_o{}").format(sql.SQL(str(at))) for at in range(len(self.order))]
+        addresses = [sql.SQL("rs_a{}").format(sql.SQL(str(at))) for at in range(len(self._address))]
+        last = sql.SQL("pg_catalog.max({}::pg_catalog.text) filter (where rs_k %% {} = {})")
+        size, tail = sql.Literal(page_rows), sql.Literal(page_rows - 1)
+        end = sql.SQL("(select {}::pg_catalog.text from rs_seen order by rs_n desc limit 1)")
+        return sql.SQL(
+            "with rs_seen as materialized (\n"
+            "  select {columns}, ({due}) as rs_due, pg_catalog.row_number() over (order by {order}) as rs_n\n"
+            "    from {table} where {ahead} order by {order} limit {keys}\n"
+            "), rs_hits as (\n"
+            "  select {names}, pg_catalog.row_number() over (order by rs_n) - 1 as rs_k from rs_seen where rs_due\n"
+            ")\n"
+            "select rs_k / {size}, pg_catalog.count(*), {lasts}, {rows} from rs_hits group by 1\n"
+            "union all select null, pg_catalog.count(*), {ends}, {nothing} from rs_seen order by 1 nulls last"
+        ).format(
+            columns=_list(
+                sql.SQL("{} as {}").format(self._own(name), alias)
+                for name, alias in zip([*self.order, *self._address], [*places, *addresses], strict=True)
+            ),
+            due=sql.SQL("true") if self.aged.index is not None and self.where is None else self._due_here(),
+            order=self._ordered(),
+            table=self.table.identifier,
+            ahead=self._ahead(started=started),
+            keys=sql.Literal(keys),
+            names=_list([*places, *addresses]),
+            size=size,
+            lasts=_list(last.format(name, size, tail) for name in places),
+            rows=_list(
+                sql.SQL("pg_catalog.array_agg({}::pg_catalog.text)::pg_catalog.text").format(a) for a in addresses
+            ),
+            ends=_list(end.format(name) for name in places),
+            nothing=_list(sql.SQL("null") for _ in addresses),
+        )
+
+    def delete(self, holders: Sequence[Reference] = ()) -> sql.Composed:
+        """Delete a page's rows that are still due, that nobody else has locked, and that none of the keys holds.
+
+        Answers how many were free, how many went, and by key how many are held, with some of them.
+        """
+        here = self._here()
+        held = [self._is_referred(holder) for holder in holders]
+        parts = [
+            sql.SQL(
+                "rs_free as materialized (\n  select {} from {} where {} and {}{} for update skip locked\n)"
+            ).format(
+                self._addresses(),
+                self.table.identifier,
+                here,
+                self.due(),
+                sql.SQL("").join(sql.SQL(" and not {}").format(one) for one in held),
+            ),
+            sql.SQL("rs_gone as (\n  delete from {} where {} returning 1 as rs_one\n)").format(
+                self.table.identifier, self._freed()
+            ),
+        ]
+        shown: _Part = sql.SQL("null")
+        if held:
+            parts.append(self._held(here, held))
+            shown = sql.SQL(
+                "(select pg_catalog.json_agg(pg_catalog.json_build_array(rs_by, rs_rows, rs_keys)) from (\n"
+                "  select rs_by, pg_catalog.count(*) as rs_rows, (pg_catalog.array_agg(rs_key))[1:{}] as rs_keys\n"
+                "    from rs_held group by rs_by) rs_holders)"
+            ).format(sql.Literal(_SHOWN_KEYS))
+        return sql.SQL(
+            "with {}\nselect (select pg_catalog.count(*) from rs_free), (select pg_catalog.count(*) from rs_gone), {}"
+        ).format(sql.SQL(",\n").join(parts), shown)
+
+    def matching(self) -> sql.Composed:
+        """Select every row that is due."""
+        return sql.SQL("select 1 from {} where {}").format(self.table.identifier, self.due())
+
+    def span(self, tz: str) -> sql.Composed:
+        """Count what is due, with the oldest and the newest as instants."""
+        own = self._own(self.aged.column)
+        instant: _Part = own
+        if self.aged.type != "timestamptz":
+            instant = sql.SQL("({}::timestamp at time zone {})").format(own, sql.Literal(tz))
+        finite = sql.SQL("filter (where pg_catalog.isfinite({}))").format(own)
+        return sql.SQL(
+            "select pg_catalog.count(*), pg_catalog.min({0}) {1}, pg_catalog.max({0}) {1} from {2} where {3}"
+        ).format(instant, finite, self.table.identifier, self.due())
+
+    def everything(self) -> Counted:
+        """Select every row of the table."""
+        return Counted(rows=sql.SQL("select 1 from {}").format(self.table.identifier))
+
+    def due(self) -> _Part:
+        """The condition by which a row is due."""
+        aged = sql.SQL("{} {} %(rs_cutoff)s::{}").format(
+            self._own(self.aged.column), sql.SQL(self.operator), sql.SQL(self.aged.type)
+        )
+        return aged if self.where is None else sql.SQL("{} and {}").format(aged, self._matches())
+
+    def cascaded(self, chain: Sequence[Reference]) -> Counted:
+        """Select the rows at the end of a chain of cascading keys that would go along."""
+        going: _Part = self.due()
+        at: tuple[str, str] = (self.table.schema, self.table.name)
+        for reference in chain:
+            here = (reference.schema, reference.table)
+            same = [
+                sql.SQL("{} = {}").format(quoted("rs_going", referred), _at(here, column))
+                for column, referred in zip(reference.columns, reference.referred, strict=True)
+            ]
+            inner = sql.SQL("select {} from {} where {}").format(
+                _list(quoted(name) for name in dict.fromkeys(reference.referred)), quoted(*at), going
+            )
+            going = sql.SQL("exists (select from ({}) rs_going where {})").format(inner, _all(same))
+            at = here
+        return Counted(rows=sql.SQL("select 1 from {} where {}").format(quoted(*at), going))
+
+    @property
+    def _address(self) -> tuple[str, ...]:
+        return self.table.key if self.aged.partitioned else ("ctid",)
+
+    def _addresses(self) -> _Part:
+        return _list(
+            sql.SQL("{} as rs_a{}").format(self._own(name), sql.SQL(str(at))) for at, name in enumerate(self._address)
+        )
+
+    def _here(self) -> _Part:
+        """Match a page's rows by their addresses."""
+        if not self.aged.partitioned:
+            return sql.SQL("{} = any (%(rs_a0)s::pg_catalog.tid[])").format(self._own("ctid"))
+        names = [sql.SQL(f"rs_a{at}") for at in range(len(self._address))]
+        arrays = _list(sql.SQL("%({})s::pg_catalog.text[]").format(name) for name in names)
+        cast = _list(
+            sql.SQL("{}::{}").format(name, _type(column))
+            for name, column in zip(names, self.table.key_types, strict=True)
+        )
+        return sql.SQL("({}) in (select {} from unnest({}) rs_page ({}))").format(
+            _list(self._own(name) for name in self._address), cast, arrays, _list(names)
+        )
+
+    def _freed(self) -> _Part:
+        names = _list(sql.SQL(f"rs_a{at}") for at in range(len(self._address)))
+        if not self.aged.partitioned:
+            return sql.SQL("{} = any (array(select {} from rs_free))").format(self._own("ctid"), names)
+        return sql.SQL("({}) in (select {} from rs_free)").format(
+            _list(self._own(name) for name in self._address), names
+        )
+
+    def _held(self, here: _Part, held: Sequence[_Part]) -> sql.Composed:
+        by = sql.SQL(" ").join(
+            sql.SQL("when {} then {}").format(one, sql.Literal(number)) for number, one in enumerate(held)
+        )
+        key = _list(sql.SQL("{}::pg_catalog.text").format(self._own(name)) for name in self.table.key)
+        return sql.SQL(
+            "rs_held as materialized (\n  select pg_catalog.concat_ws(', ', {}) as rs_key, case {} end as rs_by\n"
+            "    from {} where {} and {} and ({})\n)"
+        ).format(key, by, self.table.identifier, here, self.due(), sql.SQL(" or ").join(held))
+
+    def _is_referred(self, holder: Reference) -> sql.Composed:
+        same = _all(
+            sql.SQL("{} = {}").format(quoted("rs_referring", column), self._own(referred))
+            for column, referred in zip(holder.columns, holder.referred, strict=True)
+        )
+        return sql.SQL("exists (select from {} rs_referring where {})").format(
+            quoted(holder.schema, holder.table), same
+        )
+
+    def _ahead(self, *, started: bool) -> _Part:
+        conditions: list[_Part] = []
+        if started:
+            values = _list(
+                sql.SQL("{}::{}").format(sql.Placeholder(f"rs_c{at}"), _type(self.table.column(name)))
+                for at, name in enumerate(self.order)
+            )
+            conditions.append(sql.SQL("({}) > ({})").format(self._ordered(), values))
+        if self.aged.index is not None:
+            conditions.append(
+                sql.SQL("{} {} %(rs_cutoff)s::{}").format(
+                    self._own(self.aged.column), sql.SQL(self.operator), sql.SQL(self.aged.type)
+                )
+            )
+        return _all(conditions) if conditions else sql.SQL("true")
+
+    def _due_here(self) -> _Part:
+        """Say of a row that is walked over whether it is due, never null."""
+        due = self._matches() if self.aged.index is not None else self.due()
+        return sql.SQL("coalesce({}, false)").format(due)
+
+    def _matches(self) -> _Part:
+        return sql.SQL("(\n{}\n)").format(expression(self.where or "true", bound=False))
+
+    def _ordered(self) -> _Part:
+        return _list(self._own(name) for name in self.order)
+
+    def _own(self, column: str) -> sql.SQL:
+        return quoted(self.table.schema, self.table.name, column)
+
+
+def _at(table: tuple[str, str], column: str) -> sql.SQL:
+    return quoted(*table, column)
+
+
+def _type(column: Column) -> sql.SQL:
+    return quoted(column.type_schema, column.type_name)
+
+
+def _list(parts: Iterable[_Part]) -> sql.Composed:
+    return sql.SQL(", ").join(parts)
+
+
+def _all(conditions: Iterable[_Part]) -> sql.Composed:
+    return sql.SQL(" and ").join(conditions)

@@ -1,0 +1,194 @@
+"""One batch of a purge: a page of due rows deleted and its checkpoint stored, in one transaction."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg.rows import tuple_row
+
+from rowsweep.errors import CursorStuck
+from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.purge.catalog import Reference, find_reference
+
+if TYPE_CHECKING:
+    from rowsweep.queue.records import BatchClosed
+    from rowsweep.sweeps.batch.connection import BatchConnection
+    from rowsweep.sweeps.batch.work import Closer
+    from rowsweep.sweeps.purge.position import PurgePosition
+    from rowsweep.sweeps.purge.setup import TargetSetup
+
+BY_TRIGGER: Final = "a trigger or rule of the table"
+_MOST_ROUNDS: Final = 6
+_WALKED_AHEAD: Final = 20_000
+_PAGES_AHEAD: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePage:
+    """A page found: its rows' addresses as they are bound, how many they are, and the place it ends at."""
+
+    rows: int
+    addresses: tuple[str, ...]
+    to: tuple[str, ...]
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeDone:
+    """A committed batch: where the target stands behind it, whether its page was full, and what the ledger wants."""
+
+    at: PurgePosition
+    is_full: bool
+    closed: BatchClosed
+
+
+class DeleteWork:
+    """Delete one target's due rows page by page.
+
+    Pages are found ahead of their turn once their size is steady, so that the walk costs a batch little, also where
+    many rows share one value of the column. Addresses found ahead are only hints: each page checks its rows again
+    under their locks.
+    """
+
+    def __init__(self, held: BatchConnection, closer: Closer, setup: TargetSetup) -> None:
+        self._held = held
+        self._closer = closer
+        self._setup = setup
+        self._statements = setup.statements()
+        self._holders: list[Reference] = []
+        self._steps_over: str | None = None
+        self._texts: dict[Any, str] = {}
+        self._ahead: deque[DuePage] = deque()
+        self._expects: tuple[Any, int] | None = None
+        self._steady: int | None = None
+        self._page: DuePage | None = None
+
+    def next(self, at: PurgePosition, limit: int, *, stored: bool) -> PurgeDone:
+        """Delete the next page; at the end of the walk begin another round where one could still remove rows."""
+        with self._held.transaction() as marker:
+            page = self._page = self._find(at, limit)
+            after = self._at_end(at) if page is None else self._passed_over(at, page) or self._deleted(at, page)
+            closed = self._closer.close(at, after, marker, stored=stored)
+        self._steps_over = None
+        return PurgeDone(at=after, is_full=page is not None and page.is_full, closed=closed)
+
+    def learn(self, schema: str, table: str, name: str) -> bool:
+        """Note a foreign key that held a row, so that pages leave the rows it holds alone; False where that won't do.
+
+        It will not where the referring table may not be read, or hid the row: then the row is found by smaller pages.
+        """
+        if any((one.schema, one.table, one.name) == (schema, table, name) for one in self._holders):
+            return False
+        with self._held.transaction():
+            found = find_reference(self._held.connection, schema, table, name)
+        if found is None or not found.readable:
+            return False
+        self._holders.append(found)
+        self._texts = {name: text for name, text in self._texts.items() if name != "delete"}
+        return True
+
+    def step_over(self, holder: str) -> None:
+        """Let the next page, of one row, be counted as held and left."""
+        self._steps_over = holder
+
+    def blame(self, error: BaseException, at: PurgePosition) -> None:
+        """Note on an error which places the page covers."""
+        if self._page is not None:
+            table = self._setup.table.qualified
+            error.add_note(f"{table}: the rows behind {at.cursor}, up to and including {self._page.to}")
+
+    def _deleted(self, at: PurgePosition, page: DuePage) -> PurgePosition:
+        if not page.rows:
+            return at.removed(0, to=page.to)
+        text = self._composed("delete", lambda: self._statements.delete(self._holders))
+        values = {f"rs_a{number}": given for number, given in enumerate(page.addresses)}
+        free, gone, by_holder = self._execute(text, {"rs_cutoff": self._setup.cutoff, **values}).fetchone()
+        blocked = {
+            _shown(self._holders[number]): {"rows": rows, "keys": keys} for number, rows, keys in by_holder or ()
+        }
+        held = sum(one["rows"] for one in blocked.values())
+        if free > gone:
+            blocked[BY_TRIGGER] = {"rows": free - gone, "keys": []}
+        return at.removed(gone, to=page.to).passed(skipped=page.rows - free - held, blocked=blocked)
+
+    def _passed_over(self, at: PurgePosition, page: DuePage) -> PurgePosition | None:
+        if self._steps_over is None or page.rows != 1:
+            return None
+        key = ", ".join(page.to[-len(self._setup.table.key) :])
+        return at.removed(0, to=page.to).passed(blocked={self._steps_over: {"rows": 1, "keys": [key]}})
+
+    def _at_end(self, at: PurgePosition) -> PurgePosition:
+        frees_its_own = at.rows > at.removed_before and any(
+            one.is_own and _shown(one) in at.blocked for one in self._holders
+        )
+        return at.again() if frees_its_own or (at.skipped and at.round < _MOST_ROUNDS) else at.finished()
+
+    def _find(self, at: PurgePosition, limit: int) -> DuePage | None:
+        ahead, self._ahead = self._ahead, deque[DuePage]()
+        if self._expects != ((at.round, at.cursor), limit):
+            ahead.clear()
+        if not ahead:
+            is_wide = self._steady == limit or self._is_sparse
+            keys = max(limit, min(_WALKED_AHEAD, limit * _PAGES_AHEAD)) if is_wide else limit
+            ahead.extend(self._search(at, limit, keys))
+        self._steady = limit
+        if not ahead:
+            return None
+        page = ahead.popleft()
+        self._ahead, self._expects = ahead, ((at.round, page.to), limit)
+        return page
+
+    @property
+    def _is_sparse(self) -> bool:
+        """Whether the walk meets rows that are not due."""
+        return self._setup.aged.index is None or self._statements.where is not None
+
+    def _search(self, at: PurgePosition, limit: int, keys: int) -> list[DuePage]:
+        started = at.cursor is not None
+        text = self._composed(
+            ("search", started, limit, keys), lambda: self._statements.search(keys, limit, started=started)
+        )
+        values = {"rs_cutoff": self._setup.cutoff, **cursor_values("c", at.cursor)}
+        *pages, end = self._execute(text, values).fetchall()
+        width = len(self._statements.order)
+        if not end[1]:
+            return []
+        ends_at = tuple(end[2 : 2 + width])
+        if ends_at == at.cursor:
+            raise self._stuck(ends_at)
+        found = [
+            DuePage(
+                rows=row[1],
+                addresses=tuple(row[2 + width :]),
+                to=tuple(row[2 : 2 + width]) if row[1] == limit else ends_at,
+                is_full=row[1] == limit,
+            )
+            for row in pages
+        ]
+        if not found or found[-1].to != ends_at:
+            # What was walked over behind the last full page holds nothing due.
+            found.append(DuePage(rows=0, addresses=(), to=ends_at, is_full=False))
+        return found
+
+    def _stuck(self, to: tuple[str, ...]) -> CursorStuck:
+        table = self._setup.table
+        return CursorStuck(
+            f"The cursor of {table.qualified} does not advance behind {to}.",
+            fix="give the table a primary key whose text form reads back as the same value",
+            meta={"key": list(table.key), "to": to},
+        )
+
+    def _composed(self, name: Any, compose: Callable[[], Any]) -> str:
+        if name not in self._texts:
+            self._texts[name] = compose().as_string(self._held.connection)
+        return self._texts[name]
+
+    def _execute(self, text: str, values: dict[str, Any]) -> Any:
+        return self._held.connection.cursor(row_factory=tuple_row).execute(text, values, prepare=True)
+
+
+def _shown(holder: Reference) -> str:
+    return f"{holder.name} of {holder.qualified}"
