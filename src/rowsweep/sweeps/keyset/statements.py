@@ -277,10 +277,14 @@ def _all(conditions: Iterable[_Part]) -> _Part:
 
 
 def _differs(column: Column) -> sql.Composed:
-    """Compare by value where equal values are the same, by their stored image otherwise, which every type has."""
-    form = (
-        "rs_old.{0} is distinct from rs_new.{0}"
-        if column.equal_is_same
-        else "pg_catalog.record_image_ne(row(rs_old.{0}), row(rs_new.{0}))"
-    )
+    """Compare by value where equal values are the same, else by their stored image, which every type has.
+
+    Reals go by their text: one zero may be negative, and one NaN is as good as another.
+    """
+    if column.equal_is_same:
+        form = "rs_old.{0} is distinct from rs_new.{0}"
+    elif {column.base_name, column.element_name} & {"float4", "float8"}:
+        form = "rs_old.{0}::pg_catalog.text is distinct from rs_new.{0}::pg_catalog.text"
+    else:
+        form = "pg_catalog.record_image_ne(row(rs_old.{0}), row(rs_new.{0}))"
     return sql.SQL(form).format(quoted(column.name))
