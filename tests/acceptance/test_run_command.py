@@ -107,7 +107,6 @@ def test_a_second_ctrl_c_stops_at_once_and_the_batch_rolls_back(site: Site) -> N
     site.assert_exact()
 
 
-@pytest.mark.xfail(strict=True, reason="`rowsweep run` resumes a run that is paused, but not one asked to pause")
 def test_a_run_left_at_once_while_it_was_to_pause_goes_on_when_it_is_run_again(site: Site) -> None:
     """N-042: what `rowsweep run` promises of a paused or abandoned run."""
     left_at_once_in_a_batch(site)

@@ -63,7 +63,8 @@ class WorkerOptions:
                 fix="limiter=rs.ConcurrencyLimiter(per_tenant=2)",
                 meta={"option": "limiter"},
             )
-        if 3 * timedelta(seconds=self.renew_seconds) > timedelta(seconds=self.visibility_seconds):
+        renewals = 3 * timedelta(seconds=self.renew_seconds)
+        if self.renew_every is not None and renewals > timedelta(seconds=self.visibility_seconds):
             raise InvalidOption(
                 f"Three renewals must fit in the visibility of {self.visibility_seconds:g} s; "
                 f"renew_every is {self.renew_seconds:g} s.",
