@@ -35,7 +35,7 @@ locked as materialized (
   cross join lateral (
     select j.id, j.queue, j.state
     from /* schema */x_jobs j
-    where j.id = p.id and (j.state || '' = 'running' or (j.state || '' = 'suspended' and j.run_at > now()))
+    where j.id = p.id and (j.state || '' = 'running' or (j.state || '' = 'suspended' and j.run_at > statement_timestamp()))
     offset 0
     for no key update skip locked
   ) l
