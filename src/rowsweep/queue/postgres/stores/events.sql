@@ -14,9 +14,11 @@ event as (
 waiting as materialized (
   select t.run_id
   from /* schema */x_job_steps t
-  where t.status = 'waiting' and t.event = %(name)s::text
-    and (t.correlation_key = %(key)s::text or (%(key)s::text is null and t.correlation_key is null))
-  group by t.run_id
+  where t.status = 'waiting' and t.event = %(name)s::text and t.correlation_key = %(key)s::text
+  union
+  select t.run_id
+  from /* schema */x_job_steps t
+  where t.status = 'waiting' and t.event = %(name)s::text and t.correlation_key is null and %(key)s::text is null
 ),
 parked as materialized (
   select j.id
@@ -57,13 +59,22 @@ from event e
 cross join due d;
 
 -- name: find
-select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
-from /* schema */x_job_events e
-where e.name = %(name)s::text
-  and (e.correlation_key = %(key)s::text or (%(key)s::text is null and e.correlation_key is null))
-  and e.published_at >= %(since)s::timestamptz and e.expires_at > clock_timestamp()
-order by e.published_at, e.id
-limit 1;
+select f.id, f.name, f.correlation_key, f.payload, f.published_at, f.expires_at
+from (
+  (select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
+   from /* schema */x_job_events e
+   where e.name = %(name)s::text and e.correlation_key = %(key)s::text
+     and e.published_at >= %(since)s::timestamptz and e.expires_at > clock_timestamp()
+   order by e.published_at, e.id
+   limit 1)
+  union all
+  (select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
+   from /* schema */x_job_events e
+   where e.name = %(name)s::text and e.correlation_key is null and %(key)s::text is null
+     and e.published_at >= %(since)s::timestamptz and e.expires_at > clock_timestamp()
+   order by e.published_at, e.id
+   limit 1)
+) f;
 
 -- name: list
 select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at

@@ -59,7 +59,8 @@ returning t.run_id, t.name, t.kind, t.status, t.output, t.attempts, t.error, t.s
 -- name: wait
 -- What was asked first stays: the instant, the snapshot and the timeout. An event's transaction that the snapshot does
 -- not see committed after the question, whatever instant the event has. The clock is the statement's start, which is
--- never later than what the statement can see: no timeout hides an event that came before it.
+-- never later than what the statement can see: no timeout hides an event that came before it. Each part asks one index
+-- for one key, or for none, in that index's order: with stale statistics any other would do as well.
 with job as materialized (
   select j.id
   from /* schema */x_jobs j
@@ -83,20 +84,28 @@ found as materialized (
            'published_at', to_char(e.published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'),
            'expires_at', to_char(e.expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) as event
   from (
-    select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
-    from /* schema */x_job_events e
-    where e.name = %(event)s::text
-      and (e.correlation_key = %(key)s::text or (%(key)s::text is null and e.correlation_key is null))
-      and e.published_at >= (select a.since from asked a)
-      and e.expires_at > statement_timestamp()
+    (select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
+     from /* schema */x_job_events e
+     where e.name = %(event)s::text and e.correlation_key = %(key)s::text
+       and e.published_at >= (select a.since from asked a) and e.expires_at > statement_timestamp()
+     order by e.published_at, e.id
+     limit 1)
     union all
-    select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
-    from /* schema */x_job_events e
-    where e.name = %(event)s::text
-      and (e.correlation_key = %(key)s::text or (%(key)s::text is null and e.correlation_key is null))
-      and e.xid >= (select pg_snapshot_xmin(a.snapshot) from asked a)
-      and not pg_visible_in_snapshot(e.xid, (select a.snapshot from asked a))
-      and e.expires_at > statement_timestamp()
+    (select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
+     from /* schema */x_job_events e
+     where e.name = %(event)s::text and e.correlation_key is null and %(key)s::text is null
+       and e.published_at >= (select a.since from asked a) and e.expires_at > statement_timestamp()
+     order by e.published_at, e.id
+     limit 1)
+    union all
+    (select e.id, e.name, e.correlation_key, e.payload, e.published_at, e.expires_at
+     from /* schema */x_job_events e
+     where e.name = %(event)s::text and coalesce(e.correlation_key, '') = coalesce(%(key)s::text, '')
+       and e.correlation_key is not distinct from %(key)s::text
+       and e.xid >= (select pg_snapshot_xmin(a.snapshot) from asked a)
+       and not pg_visible_in_snapshot(e.xid, (select a.snapshot from asked a))
+       and e.expires_at > statement_timestamp()
+     order by e.xid)
   ) e
   order by e.published_at, e.id
   limit 1

@@ -82,19 +82,12 @@ came as materialized (
   from /* schema */x_job_steps t
   cross join lateral (
     select 1
-    from (
-      select 1
-      from /* schema */x_job_events e
-      where e.name = t.event and e.correlation_key = t.correlation_key
-        and e.xid >= pg_snapshot_xmin((t.output ->> 'snapshot')::pg_snapshot)
-        and not pg_visible_in_snapshot(e.xid, (t.output ->> 'snapshot')::pg_snapshot) and e.expires_at > now()
-      union all
-      select 1
-      from /* schema */x_job_events e
-      where t.correlation_key is null and e.name = t.event and e.correlation_key is null
-        and e.xid >= pg_snapshot_xmin((t.output ->> 'snapshot')::pg_snapshot)
-        and not pg_visible_in_snapshot(e.xid, (t.output ->> 'snapshot')::pg_snapshot) and e.expires_at > now()
-    ) either
+    from /* schema */x_job_events e
+    where e.name = t.event and coalesce(e.correlation_key, '') = coalesce(t.correlation_key, '')
+      and e.correlation_key is not distinct from t.correlation_key
+      and e.xid >= pg_snapshot_xmin((t.output ->> 'snapshot')::pg_snapshot)
+      and not pg_visible_in_snapshot(e.xid, (t.output ->> 'snapshot')::pg_snapshot) and e.expires_at > now()
+    order by e.xid
     limit 1
   ) event
   where cardinality(%(poll)s::text[]) > 0 and t.status = 'waiting' and t.event is not null
