@@ -6,6 +6,8 @@ STAMP := $(VENV)/.ready
 CODE := src tests benchmarks
 ONLY ?=
 ARGS ?=
+# Each process of the tests has an embedded server of its own.
+SIDE_BY_SIDE := -n auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-slow demo bench notebook build clean
@@ -45,10 +47,10 @@ format: $(STAMP)
 	$(BIN)/ruff format $(CODE)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(ARGS)
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m slow $(ARGS)
 
 demo: $(STAMP)
 	$(BIN)/rowsweep demo $(ARGS)
