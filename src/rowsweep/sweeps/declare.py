@@ -55,11 +55,16 @@ class RowSweep(Sweep[In]):
 
         return preview(self, n, value, allow_effects=allow_effects)
 
-    def check(self, connection: Any) -> None:
-        """Check table, key and SQL against the database."""
+    def check_here(self, app: Host, tenant: str | None) -> None:
+        """Check table, key and SQL against the database that is swept, writing nothing."""
         from rowsweep.sweeps.setup import check_sweep
 
-        check_sweep(connection, self.spec)
+        held = self.held_on(app, None, tenant)
+        try:
+            with held.transaction():
+                check_sweep(held.connection, self.spec)
+        finally:
+            held.release()
 
     def held_on(self, app: Host, signal: RunSignal | None, tenant: str | None) -> BatchConnection:
         """Answer what holds a connection to the database that is swept, the queue's unless `source` names another."""

@@ -81,8 +81,8 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
         """Show what a run would do, and do nothing."""
 
     @abstractmethod
-    def check(self, connection: Any) -> None:
-        """Check the declaration against its database, in the transaction open on this connection."""
+    def check_here(self, app: Host, tenant: str | None) -> None:
+        """Check the declaration against the database that is swept, writing nothing."""
 
     def status_here(self) -> dict[str, Any]:
         """Answer how this sweep stands in the connected database: applied, changed, pending or live."""

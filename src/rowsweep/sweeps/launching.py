@@ -57,7 +57,7 @@ def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:
     if live is not None:
         return _attached(app, sweep, live)
     gate.ask(sweep.asked(request.input), ledger, force=options.force)
-    check_here(app, sweep, request.tenant_id)
+    sweep.check_here(app, request.tenant_id)
     run = _enqueue(app, sweep, request, options)
     app.work_here()
     return run
@@ -67,16 +67,6 @@ def find_live(ledger: LedgerStore, sweep: Sweep[Any], form: Any) -> Backfill | N
     """Answer the ledger row of the live run of this sweep with this input."""
     rows = [*ledger.list(name=sweep.name, status="running"), *ledger.list(name=sweep.name, status="paused")]
     return next((row for row in rows if row.input == form and row.job_state in LIVE_STATES), None)
-
-
-def check_here(app: Host, sweep: Sweep[Any], tenant: str | None) -> None:
-    """Check the declaration against the database that is swept, writing nothing."""
-    held = sweep.held_on(app, None, tenant)
-    try:
-        with held.transaction():
-            sweep.check(held.connection)
-    finally:
-        held.release()
 
 
 def status_here(sweep: Sweep[Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rowsweep.steps.context import RunCtx
-    from rowsweep.sweeps.run import Run
+    from rowsweep.sweeps.run import Host, Run
 
 _SPEC_OPTIONS: Final = (
     "budget", "confirm", "batch_rows", "adapt", "rate", "environments", "requires", "lock_timeout", "statement_timeout",
@@ -61,7 +61,7 @@ class Purge(Sweep[None]):
 
         return preview(self)
 
-    def check(self, connection: Any) -> None:
+    def check_here(self, app: Host, tenant: str | None) -> None:
         """Check nothing yet: the targets are asked for, and checked, when the purge runs."""
 
     def backlog_keys(self, form: Any) -> tuple[str, str]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS: Final = 60.0
 _FIRST_ROUND_SECONDS: Final = 0.25
+_LONGEST_ROUND_SECONDS: Final = 4.0
 _PLAUSIBLE_STEP: Final = "purge:plausible"
 _HELD_BY_KEY: Final = ("23503", "23001")
 # A batch walks an index and meets rows by their address: what a plan for many rows would read instead is the table.
@@ -178,13 +179,13 @@ class PurgePass(SteeredPass):
                 return done
 
     def _moved(self, done: PurgeDone) -> None:
-        removed, begins_round = done.at.rows - self._at.rows, done.at.round > self._at.round
+        removed = done.at.rows - self._at.rows
         self._at, self._stored, self._steered_by = done.at, True, done.closed.wanted
         if self._pacing is not None:
             self._pacing.done(removed)
-        if begins_round:
-            self._steer(self._steered_by)
-            self._wait(_FIRST_ROUND_SECONDS * 2.0 ** (self._at.round - 2), "locked rows")
+        if done.awaits_locks:
+            pause = _FIRST_ROUND_SECONDS * 2.0 ** (self._at.round - 2)
+            self._wait(min(pause, _LONGEST_ROUND_SECONDS), "locked rows")
 
     def _recover(self, error: Exception) -> None:
         """Leave alone what a foreign key holds; everything else is recovered from as in any pass."""

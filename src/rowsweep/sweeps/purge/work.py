@@ -38,11 +38,15 @@ class DuePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeDone:
-    """A committed batch: where the target stands behind it, whether its page was full, and what the ledger wants."""
+    """A committed batch: where the target stands behind it, whether its page was full, and what the ledger wants.
+
+    `awaits_locks` says that a round begins whose rows were locked by others a moment ago.
+    """
 
     at: PurgePosition
     is_full: bool
     closed: BatchClosed
+    awaits_locks: bool = False
 
 
 class DeleteWork:
@@ -73,7 +77,12 @@ class DeleteWork:
             after = self._at_end(at) if page is None else self._passed_over(at, page) or self._deleted(at, page)
             closed = self._closer.close(at, after, marker, stored=stored)
         self._steps_over = None
-        return PurgeDone(at=after, is_full=page is not None and page.is_full, closed=closed)
+        return PurgeDone(
+            at=after,
+            is_full=page is not None and page.is_full,
+            closed=closed,
+            awaits_locks=after.round > at.round and at.skipped > 0,
+        )
 
     def learn(self, schema: str, table: str, name: str) -> bool:
         """Note a foreign key that held a row, so that pages leave the rows it holds alone; False where that won't do.
