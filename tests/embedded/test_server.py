@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -250,10 +251,17 @@ def test_a_path_unfit_for_a_socket_gets_a_short_private_one(tmp_path: Path) -> N
     sockets.rmdir()
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's: pytest's own are long where it runs side by side."""
+    with tempfile.TemporaryDirectory(prefix="rs-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
 def test_a_short_folder_that_another_account_laid_there_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(short_path))
     home = tmp_path / "a b"
     server = embedded.start(home, settings=FAST)
     sockets = Path(str(answer(server, "show unix_socket_directories")))
