@@ -69,7 +69,12 @@ def claim_values(limit: int = 100, *names: str) -> dict[str, object]:
     """Answer a claim's values."""
     given: dict[str, Any] = {"queue": "default", "names": list(names or ("mail", "other")), "worker": "w2"}
     given["visibility"] = 30.0
-    rooms = {"rooms": [None] * len(given["names"]), "key_rooms": [None] * len(given["names"]), "busy_keys": []}
+    rooms = {
+        "rooms": [None] * len(given["names"]),
+        "key_rooms": [None] * len(given["names"]),
+        "busy_keys": [],
+        "starts": "[]",
+    }
     return {**given, **rooms, "limit": limit, "scan": 2 * limit + 32}
 
 

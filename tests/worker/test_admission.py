@@ -228,6 +228,18 @@ def test_a_backlog_behind_a_busy_key_starves_nobody(shop: Shop) -> None:
     go.set()
 
 
+def test_a_key_s_own_backlog_is_worked_without_a_pause(shop: Shop) -> None:
+    """N-021, N-031: a slot given back here is room at once, and the key's rows are reached again."""
+
+    @job("tenants", tenant="none", input=int, concurrency=Keyed(same))
+    def tenants(ctx: Ctx, value: int) -> None: ...
+
+    ids = [result.id for result in tenants.enqueue_many(list(range(40)))]
+    worker = shop.running(concurrency=3, poll="10s", poll_floor="5s", poll_with_wake="10s")
+    until(lambda: worker.stats.processed == 40)
+    assert {shop.job(job_id).claims for job_id in ids} == {1}
+
+
 def test_a_job_that_does_not_wait_is_refused_for_good(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     """S-347, S-137, D-14: its body never runs, its attempt counts, whatever the retry policy; never a dead letter."""
     caplog.set_level(logging.INFO, "rowsweep")

@@ -21,9 +21,9 @@ from rowsweep.jobs.declare import job
 from rowsweep.jobs.retry import Retry
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.wake import CHANNEL, PROOF
+from rowsweep.worker.claiming.pace import Pace
 from rowsweep.worker.options import WorkerOptions
 from rowsweep.worker.wake import wake as module
-from rowsweep.worker.wake.pace import Pace
 from rowsweep.worker.worker import Worker
 from tests.worker.shop import BrokenDriver, DeafDriver, PostgresHands, Shop, logged, until
 from tests.worker.test_claims import FastForward

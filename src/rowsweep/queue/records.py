@@ -134,6 +134,7 @@ class ClaimOptions:
     `names` are the jobs this process has declared, `drop_exhausted` those of them without a dead letter. `busy` are
     caps that were just seen full, a plain one by `(name, None)`, a keyed one by `(name, key)`: their rows are left
     out, and lapsed ones only buried. `rooms` bounds the rows of a name in this pass, `key_rooms` those of one key.
+    `starts`, as a pass less than a second ago answered it, lets this one begin behind what was passed over there.
     With `lapsed` the pass first re-takes (or buries) running rows whose visibility has lapsed; a worker asks
     for it once a second and queue.
     """
@@ -147,16 +148,21 @@ class ClaimOptions:
     busy: Sequence[tuple[str, str | None]] = ()
     rooms: Mapping[str, int] = field(default_factory=dict)
     key_rooms: Mapping[str, int] = field(default_factory=dict)
+    starts: Json = None
     lapsed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPass:
-    """What a claim pass brought: jobs to run, rows it buried, and when the next waiting row falls due."""
+    """What a claim pass brought: jobs to run, rows it buried, and when the next waiting row falls due.
+
+    `starts` says where the next pass may begin, None where the driver always begins at the head.
+    """
 
     jobs: list[Job]
     buried: list[Job] = field(default_factory=list)
     next_run_at: datetime | None = None
+    starts: Json = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

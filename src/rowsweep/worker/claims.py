@@ -10,8 +10,9 @@ from rowsweep.jobs.registry import find_job, registered_jobs
 from rowsweep.queue.records import ClaimOptions
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper
+from rowsweep.worker.claiming.heads import Heads
+from rowsweep.worker.claiming.pace import Pace
 from rowsweep.worker.polls import EventPolls
-from rowsweep.worker.wake.pace import Pace
 from rowsweep.worker.wake.shared import Subscription
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowsweep.jobs.handle import JobHandle
+    from rowsweep.jobs.json_form import Json
     from rowsweep.queue.records import Job, Look, WorkerInfo
     from rowsweep.worker.admission.busy import BusyCaps
     from rowsweep.worker.equipment import Equipment
@@ -67,6 +69,7 @@ class Claims:
         self._announced_at: float | None = None
         self._woken: set[str] = set()
         self._polls = EventPolls(equipment.clock)
+        self._heads = Heads(equipment.clock)
         self._wake = Subscription(equipment.driver, self)
         self._pace = Pace(options, equipment.clock, lambda: self._wake.is_proven)
         self._looper = Looper("claims", self._step, timers=equipment.timers, failed=self._failed)
@@ -97,6 +100,12 @@ class Claims:
         self._hot.update(queues or self._pools)
         self._looper.poke()
 
+    def room_again(self, queues: set[str]) -> None:
+        """Claim from these queues at once, from their heads: rows under a cap that was full may be taken now."""
+        for queue in queues:
+            self._heads.forget(queue)
+        self.kick(*queues)
+
     def look_within(self, seconds: float) -> None:
         """Look again within the seconds: what the pass under way handed back falls due then."""
         self._pace.look_within(seconds)
@@ -123,7 +132,7 @@ class Claims:
         handles = _declared(self._options.names)
         with self._round:
             queues = [queue for queue in self._pools if self._pools[queue].free and self._is_open and handles]
-            return [flight for queue in queues for flight in self._claim(queue, handles, lapsed=True)[0]]
+            return [flight for queue in queues for flight in self._claim(queue, handles, None, lapsed=True)[0]]
 
     def _step(self) -> float | None:
         with self._round:
@@ -172,7 +181,8 @@ class Claims:
             self._hot.discard(queue)
             self._woken.discard(queue)
             lapsed = seen or self._is_lapsed_due(queue, every)
-            started, next_run_at = self._claim(queue, handles, lapsed=lapsed)
+            began = None if seen else self._heads.starts(queue)
+            started, next_run_at = self._claim(queue, handles, began, lapsed=lapsed)
             found += len(started)
             if not seen and next_run_at is not None:
                 # This process's clock may be off, which costs one look: that one answers in the database's seconds.
@@ -180,10 +190,12 @@ class Claims:
         if any(self._pools[queue].free for queue in list(self._hot)):
             return 0.0
         # An announcement or a poll that falls due in between rides on the next look, however little later that is.
-        bounds = (due_in, self._options.announce_seconds, self._polls.shortest_seconds, self._admission.busy.ends_in())
-        return self._pace.next_in(*bounds, found=found > 0)
+        rides = (self._options.announce_seconds, self._polls.shortest_seconds)
+        return self._pace.next_in(due_in, *rides, self._admission.busy.ends_in(), self._heads.due_in(), found=found > 0)
 
-    def _claim(self, queue: str, handles: Handles, *, lapsed: bool) -> tuple[list[Flight], datetime | None]:
+    def _claim(
+        self, queue: str, handles: Handles, began: Json, *, lapsed: bool
+    ) -> tuple[list[Flight], datetime | None]:
         limit = self._pools[queue].free
         room = self._admission.busy.room(handles.values())
         stamp = self._clock.monotonic()
@@ -200,9 +212,11 @@ class Claims:
                 busy=room.busy,
                 rooms=room.rooms,
                 key_rooms=room.key_rooms,
+                starts=began,
                 lapsed=lapsed,
             )
         )
+        self._heads.passed(queue, began=began, began_at=stamp, starts=passed.starts)
         for job in passed.buried:
             _report_exhausted(job)
         if len(passed.jobs) >= limit or any(_is_keyed(job, handles) for job in passed.jobs):

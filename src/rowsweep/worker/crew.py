@@ -213,7 +213,7 @@ class Crew:
             flight.settled.set()
         freed = {flight.job.queue for flight in flights if flight.permit is not None and flight.permit.held}
         if freed:
-            self.claims.kick(*freed)
+            self.claims.room_again(freed)
 
     def _freed(self, queue: str) -> None:
         self.claims.kick(queue)

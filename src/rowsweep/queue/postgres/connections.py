@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 OLDEST_SERVER: Final = 150_000
 CONTROL_STATEMENT_SECONDS: Final = 5
-# A plan made while a table was small would walk it once it is large, so the queue's own connections never scan.
+# A plan made while a table was small would walk it once it is large, so the queue's own connections never scan. Made
+# once for all values: to plan a claim anew costs several times what it takes to run it.
 _SESSION: Final[LiteralString] = """
 set default_transaction_isolation = 'read committed';
 set default_transaction_read_only = off;
@@ -33,6 +34,7 @@ _CONTROL: Final[LiteralString] = """;
 set statement_timeout = '5s';
 set lock_timeout = 0;
 set enable_seqscan = off;
+set plan_cache_mode = force_generic_plan;
 set jit = off"""
 _WORK: Final[LiteralString] = """;
 set jit = off"""

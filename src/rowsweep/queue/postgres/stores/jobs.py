@@ -58,6 +58,7 @@ class PostgresJobs:
                 "queue": queue,
                 "names": list(options.names),
                 **_rooms(options),
+                "starts": json_text(options.starts or []),
                 "worker": options.worker_id,
                 "visibility": float(options.visibility_seconds),
                 "limit": free,
@@ -66,7 +67,9 @@ class PostgresJobs:
             },
         )
         claimed = [records.job(row) for row in rows if row[0] is not None]
-        return ClaimPass(jobs=taken + claimed, buried=buried, next_run_at=records.next_instant(rows[0][-1]))
+        starts = next((row[-2] for row in rows if row[-2] is not None), None)
+        next_run_at = records.next_instant(rows[0][-1])
+        return ClaimPass(jobs=taken + claimed, buried=buried, next_run_at=next_run_at, starts=starts)
 
     def settle(self, settlements: Sequence[Settlement], *, resent: bool = False) -> list[bool | None]:
         """End claims in one statement, one answer each."""

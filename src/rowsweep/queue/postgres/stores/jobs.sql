@@ -53,7 +53,9 @@ order by w.position;
 -- Seeks the index by name and priority, so that delayed, paused and undeclared rows cost nothing; no more rows of a
 -- name, or of a key, than their caps have room for. The lateral lock under the outer limit never locks more rows than
 -- it hands out. Its state is asked in a form that no partial index matches: with stale statistics an index of live
--- rows looks empty, and would be walked for every row.
+-- rows looks empty, and would be walked for every row. A pass that is given starts begins each level there, behind
+-- rows passed over before, and seeks only levels above; it answers where the next one may begin, with a second's
+-- margin for commits under way.
 with recursive names as materialized (
   select n.name, n.room, n.key_room
   from unnest(%(names)s::text[], %(rooms)s::bigint[], %(key_rooms)s::bigint[]) as n (name, room, key_room)
@@ -61,27 +63,42 @@ with recursive names as materialized (
     select from /* schema */x_job_pauses p
     where (p.queue is null or p.queue = %(queue)s::text) and (p.name is null or p.name = n.name))
 ),
-levels (name, priority) as (
-  select n.name, l.priority
+known as materialized (
+  select s.name, s.priority, s.run_at, s.id
+  from jsonb_to_recordset(%(starts)s::jsonb) as s (name text, priority smallint, run_at timestamptz, id uuid)
+  join names n on n.name = s.name
+),
+higher (name, priority, above) as (
+  select n.name, l.priority, t.above
   from names n
+  cross join lateral (select coalesce(max(k.priority), (-32768)::smallint) as above from known k where k.name = n.name) t
   cross join lateral (
     select j.priority
     from /* schema */x_jobs j
-    where j.queue = %(queue)s::text and j.name = n.name and j.state in ('ready', 'delayed', 'suspended')
-    order by j.priority desc
-    limit 1
-  ) l
-  union all
-  select v.name, l.priority
-  from levels v
-  cross join lateral (
-    select j.priority
-    from /* schema */x_jobs j
-    where j.queue = %(queue)s::text and j.name = v.name and j.priority < v.priority
+    where j.queue = %(queue)s::text and j.name = n.name and j.priority > t.above
       and j.state in ('ready', 'delayed', 'suspended')
     order by j.priority desc
     limit 1
   ) l
+  union all
+  select h.name, l.priority, h.above
+  from higher h
+  cross join lateral (
+    select j.priority
+    from /* schema */x_jobs j
+    where j.queue = %(queue)s::text and j.name = h.name and j.priority < h.priority and j.priority > h.above
+      and j.state in ('ready', 'delayed', 'suspended')
+    order by j.priority desc
+    limit 1
+  ) l
+),
+levels as materialized (
+  select h.name, h.priority, timestamptz '0001-01-01 00:00:00+00' as run_at,
+         uuid '00000000-0000-0000-0000-000000000000' as id
+  from higher h
+  union all
+  select k.name, k.priority, k.run_at, k.id
+  from known k
 ),
 found as materialized (
   select d.id, v.name, d.concurrency_key, v.priority, d.run_at, n.key_room
@@ -94,6 +111,7 @@ found as materialized (
       from /* schema */x_jobs j
       where j.queue = %(queue)s::text and j.name = v.name and j.priority = v.priority
         and j.state in ('ready', 'delayed', 'suspended') and j.run_at <= now()
+        and (j.run_at, j.id) >= (v.run_at, v.id)
         and (j.concurrency_key is null or j.name || ':' || j.concurrency_key <> all (%(busy_keys)s::text[]))
       order by j.run_at, j.id
       limit %(scan)s::bigint
@@ -102,6 +120,25 @@ found as materialized (
   ) d
   order by v.priority desc, d.run_at, d.id
   limit %(scan)s::bigint
+),
+starts as (
+  select jsonb_agg(jsonb_build_object('name', v.name, 'priority', v.priority, 'run_at', b.run_at, 'id', b.id)) as starts
+  from levels v
+  cross join (select count(*) < %(scan)s::bigint as is_all, now() - interval '1 second' as lately from found) c
+  left join (
+    select f.name, f.priority, min(f.run_at) as run_at, (array_agg(f.id order by f.run_at, f.id))[1] as id
+    from found f
+    group by f.name, f.priority
+  ) f on f.name = v.name and f.priority = v.priority
+  cross join lateral (
+    select o.run_at, o.id
+    from (
+      values (coalesce(f.run_at, case when not c.is_all then v.run_at end), coalesce(f.id, v.id)),
+             (c.lately, uuid '00000000-0000-0000-0000-000000000000')
+    ) o (run_at, id)
+    order by o.run_at, o.id
+    limit 1
+  ) b
 ),
 due as materialized (
   select c.id, c.priority, c.run_at
@@ -163,8 +200,10 @@ upcoming as (
 select t.id, t.name, t.queue, t.priority, t.state, t.input, t.idempotency_key, t.tenant_id, t.concurrency_key,
        t.run_id, t.attempt, t.max_attempts, t.claims, t.claimed_by, t.visible_at, t.run_at, t.progress, t.result,
        t.last_error, t.last_error_code, t.stop_reason, t.traceparent, t.enqueued_by, t.created_at, t.updated_at,
-       t.started_at, u.next_run_at
+       t.started_at, case when t.id is not distinct from (select p.id from picked p limit 1) then s.starts end,
+       u.next_run_at
 from upcoming u
+cross join starts s
 left join taken t on true
 order by t.priority desc, t.run_at, t.id;
 

@@ -1,0 +1,1 @@
+"""What the claim loop goes by: how long to wait, and where in a queue to begin."""
