@@ -51,6 +51,20 @@ def tasks(app: rs.App, letter: rs.JobHandle[str, None]) -> None:
     rs.Scheduler(driver=app.driver, leader=rs.AdvisoryLockLeader(app.driver))
 
 
+def concurrency(app: rs.App) -> None:
+    """Cap runs across the fleet, and in one process."""
+
+    @rs.job("capped", tenant="none", input=str, concurrency=4)
+    def capped(ctx: rs.Ctx, value: str) -> None: ...
+
+    @rs.job("keyed", tenant="none", input=str, concurrency=(4, rs.Keyed(lambda value: str(value), 1, "fail")))
+    def keyed(ctx: rs.Ctx, value: str) -> None: ...
+
+    rs.backfill("one-at-a-time", rows=rs.Rows("orders"), set={"n": "1"}, concurrency=1)
+    limiter = rs.ConcurrencyLimiter(per_tenant=2, per_queue=8, total=16, rate_per_tenant=(100, "1m"))
+    assert_type(app.worker(limiter=limiter, poll="2s", poll_with_wake="30s"), rs.Worker)
+
+
 def rows() -> None:
     """Describe rows."""
     rs.Rows("orders")
