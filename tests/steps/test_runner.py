@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import functools
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -164,10 +166,27 @@ def test_a_body_with_a_parameter_gets_the_signal(memory: Shop) -> None:
     signal = RunSignal()
     runner = runner_for(memory, claimed(memory), signal)
     seen: list[Any] = []
+
+    def note(signal: Any) -> None:
+        seen.append(signal)
+
     runner.run("with", seen.append)
     runner.run("without", lambda: seen.append(None))
     runner.run("bound", lambda value=3: seen.append(value))
-    assert seen == [signal, None, 3]
+    runner.run("keyword only", lambda *, value=4: seen.append(value))
+    runner.run("partial", functools.partial(lambda value, signal: seen.append((value, signal)), 5))
+    runner.run("decorated", decorated(note))
+    assert seen == [signal, None, 3, 4, (5, signal), signal]
+
+
+def decorated(body: Callable[[Any], None]) -> Callable[..., None]:
+    """Wrap a function as a decorator of an application's would."""
+
+    @functools.wraps(body)
+    def wrapper(*args: Any) -> None:
+        body(*args)
+
+    return wrapper
 
 
 def test_steps_are_read_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,13 +194,13 @@ def test_steps_are_read_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Non
     claim = claimed(shop)
     store = type(shop.driver.stores().steps)
     asked: list[Any] = []
-    listed = store.list
+    recorded = store.recorded
 
-    def counted(self: Any, run_id: Any, **more: Any) -> Any:
+    def counted(self: Any, run_id: Any) -> Any:
         asked.append(1)
-        return listed(self, run_id, **more)
+        return recorded(self, run_id)
 
-    monkeypatch.setattr(store, "list", counted)
+    monkeypatch.setattr(store, "recorded", counted)
     runner = runner_for(shop, claim)
     for number in range(5):
         runner.run(f"step {number}", lambda: None)

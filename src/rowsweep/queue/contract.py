@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         NewBackfill,
         NewJob,
         QueueStats,
+        Recorded,
         Step,
         StepPut,
         StepSleep,
@@ -83,6 +84,9 @@ class StepStore(Protocol):
 
     def list(self, run_id: UUID, *, kinds: Sequence[str] | None = None) -> list[Step]:
         """Answer a run's steps by `started_at`, then name."""
+
+    def recorded(self, run_id: UUID) -> dict[str, Recorded]:
+        """Answer a run's steps by name, as a replay needs them, in one statement; parts of an export are left out."""
 
     def put(self, step: StepPut, claim: Claim) -> Step:
         """Write a step and lock the job row; LeaseLost, and nothing written, where the fence no longer fits."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from rowsweep.jobs.request import EnqueueResult, NewJob
 
@@ -58,6 +59,7 @@ __all__ = [
     "NewBackfill",
     "NewJob",
     "QueueStats",
+    "Recorded",
     "Step",
     "StepKind",
     "StepPut",
@@ -217,6 +219,19 @@ class Step:
     wake_at: datetime | None = None
     event: str | None = None
     correlation_key: str | None = None
+
+
+class Recorded(NamedTuple):
+    """What a replay needs of a step that is stored; its output is read when it is asked for."""
+
+    kind: StepKind
+    status: StepStatus
+    text: str | None
+
+    @property
+    def output(self) -> Any:
+        """Answer the output, fresh for each reader."""
+        return None if self.text is None else json.loads(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,14 @@ from rowsweep.steps.output import output_form
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json
-    from rowsweep.queue.records import Step
+    from rowsweep.queue.records import Recorded
     from rowsweep.steps.runner import StepRunner
 
 
 class MovingStep:
     """Keep the last value of a checkpoint, and move it under the run's claim."""
 
-    def __init__(self, runner: StepRunner, name: str, stored: Step | None) -> None:
+    def __init__(self, runner: StepRunner, name: str, stored: Recorded | None) -> None:
         self._runner = runner
         self._name = name
         self._value: Json = None if stored is None else stored.output

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rowsweep.errors import Aborted, Draining, Interrupted, LeaseLost, StepKindChanged, Suspend, TimedOut
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rowsweep.errors import RowsweepError
     from rowsweep.queue.contract import Driver, StepStore
     from rowsweep.queue.events import Event
-    from rowsweep.queue.records import Claim, Step, StepKind
+    from rowsweep.queue.records import Claim, Recorded, Step, StepKind
     from rowsweep.signals import RunSignal
 
 Arm = Callable[[float, "RowsweepError"], Callable[[], None]]
@@ -60,7 +61,7 @@ class StepRunner:
         self._arm = arm
         self._ended = False
         self._lock = threading.Lock()
-        self._stored: dict[str, Step] | None = None
+        self._stored: dict[str, Recorded] | None = None
         self._checkpoints: dict[str, MovingStep] = {}
 
     def run(self, name: str, body: Callable[..., Any], *, returns: Any = None, tx: Any = None) -> Any:
@@ -158,11 +159,11 @@ class StepRunner:
         """Read one step as it is stored now."""
         return self._steps(None).get(self.run_id, name)
 
-    def stored(self, name: str, kind: StepKind) -> Step | None:
+    def stored(self, name: str, kind: StepKind) -> Recorded | None:
         """Answer the step an earlier execution stored; all of them are read once, when the first is asked for."""
         with self._lock:
             if self._stored is None:
-                self._stored = {step.name: step for step in self._steps(None).list(self.run_id)}
+                self._stored = self._steps(None).recorded(self.run_id)
             found = self._stored.get(name)
         if found is not None and found.kind != kind:
             raise StepKindChanged(
@@ -246,6 +247,8 @@ async def _answered(value: Any) -> Any:
 
 def _takes_parameter(body: Callable[..., Any]) -> bool:
     """Say whether the body must be given a positional argument; one with a default is the body's own."""
+    if isinstance(body, FunctionType) and not hasattr(body, "__wrapped__"):  # told at a tenth of a signature's cost
+        return body.__code__.co_argcount > len(body.__defaults__ or ())
     try:
         parameters = inspect.signature(body).parameters.values()
     except (TypeError, ValueError):

@@ -11,14 +11,15 @@ from rowsweep.jobs import ambient
 from rowsweep.jobs.request import check_text
 from rowsweep.options import duration
 from rowsweep.queue.events import Event, StepWait, check_instant
-from rowsweep.queue.records import StepSleep
+from rowsweep.queue.records import Recorded, Step, StepSleep
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Step, StepKind
+    from rowsweep.queue.records import StepKind
     from rowsweep.steps.runner import StepRunner
 
 LONGEST: Final = timedelta(days=36_525)
 WAIT_TIMEOUT: Final = timedelta(hours=24)
+Stored = Step | Recorded
 _UNENDING_SECONDS: Final = timedelta(days=365).total_seconds()
 
 
@@ -49,17 +50,17 @@ class Awaited:
 def sleep(runner: StepRunner, name: str, length: str | timedelta) -> None:
     """Go on where the sleep of this name is over; begin it, or park the run once more, where it is not."""
     seconds = wait_seconds(length, option="duration")
-    step = _enter(runner, name, "sleep")
+    step: Stored | None = _enter(runner, name, "sleep")
     if step is None or step.status == "waiting":
         asked = StepSleep(run_id=runner.run_id, name=name, seconds=seconds)
         step = runner.write(lambda steps: steps.sleep(asked, runner.claim))
-    if step.status == "waiting":
+    if isinstance(step, Step) and step.status == "waiting":
         runner.suspend(Suspend(wake_at=step.wake_at))
 
 
 def wait_for_event(runner: StepRunner, name: str, awaited: Awaited) -> Event | None:
     """Answer the event of this wait, or None for its timeout; begin it, or park once more, where neither has come."""
-    step = _enter(runner, name, "event")
+    step: Stored | None = _enter(runner, name, "event")
     if step is None or step.status == "waiting":
         asked = StepWait(
             run_id=runner.run_id,
@@ -70,12 +71,12 @@ def wait_for_event(runner: StepRunner, name: str, awaited: Awaited) -> Event | N
             since=awaited.since,
         )
         step = runner.write(lambda steps: steps.wait(asked, runner.claim))
-    if step.status == "waiting":
+    if isinstance(step, Step) and step.status == "waiting":
         runner.suspend(_until_event(runner, step, awaited))
     return None if step.status == "timed-out" else Event.of(step.output)
 
 
-def _enter(runner: StepRunner, name: str, kind: StepKind) -> Step | None:
+def _enter(runner: StepRunner, name: str, kind: StepKind) -> Recorded | None:
     """Take the wait's name, and answer what an earlier execution stored of it."""
     runner.check_open()
     _refuse_in_transaction(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.events.waiting import await_event
 from rowsweep.queue.memory.state import lease_lost, locked, step_answer
-from rowsweep.queue.records import Step
+from rowsweep.queue.records import Recorded, Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,12 @@ class MemorySteps:
         mine = [step for step in self._state.steps.values() if step.run_id == run_id]
         chosen = [step for step in mine if kinds is None or step.kind in kinds]
         return [step_answer(step) for step in sorted(chosen, key=lambda step: (step.started_at, step.name))]
+
+    @locked
+    def recorded(self, run_id: UUID) -> dict[str, Recorded]:
+        """Answer a run's steps by name, as a replay needs them."""
+        mine = [step for step in self._state.steps.values() if step.run_id == run_id and step.kind != "part"]
+        return {step.name: Recorded(step.kind, step.status, step.output) for step in mine}
 
     @locked
     def put(self, step: StepPut, claim: Claim) -> Step:

@@ -27,7 +27,7 @@ class _JsonLoader(Loader):
     format = Format.BINARY
 
     def load(self, data: Buffer) -> Any:
-        return json.loads(bytes(data)[1:])  # the first byte is jsonb's version
+        return json.loads(str(memoryview(data)[1:], "utf-8"))  # the first byte is jsonb's version
 
 
 def _adapters() -> AdaptersMap:
@@ -63,4 +63,6 @@ def run(connection: psycopg.Connection[Any], text: LiteralString, values: Mappin
     """Send one statement and answer its rows, none where it answers nothing."""
     with StoreCursor(connection) as cursor:
         cursor.execute(text, values)
-        return cursor.fetchall() if cursor.description is not None else []
+        result = cursor.pgresult
+        # Asked of libpq: a cursor's description is made anew, column by column, whenever it is read.
+        return cursor.fetchall() if result is not None and result.nfields else []

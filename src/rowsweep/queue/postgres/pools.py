@@ -51,6 +51,7 @@ class Pools:
 
     def __init__(self, connections: Connections, *, pooler: bool) -> None:
         self._connections = connections
+        self._place = connections.place
         self._pooler = pooler
         self._work_size = connections.work
         self._opened = _Opened(os.getpid())
@@ -58,7 +59,7 @@ class Pools:
     @property
     def place(self) -> str:
         """Answer where the pools lead, without a password."""
-        return self._connections.place
+        return self._place
 
     @property
     def pooler(self) -> bool:

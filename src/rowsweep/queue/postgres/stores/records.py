@@ -13,6 +13,7 @@ from rowsweep.queue.records import (
     Backfill,
     EnqueueResult,
     Job,
+    Recorded,
     Step,
     StepStatus,
     WorkerInfo,
@@ -88,6 +89,14 @@ def step(row: Sequence[Any]) -> Step:
         event=row[10],
         correlation_key=row[11],
     )
+
+
+def recorded(run_id: UUID, rows: Sequence[Sequence[Any]]) -> dict[str, Recorded]:
+    """Answer what a replay needs of each step, by name, from name, kind, status and output's text."""
+    strange = {row[2] for row in rows} - _STEP_STATUSES
+    if strange:
+        _refuse("x_job_steps", run_id, strange.pop())
+    return {name: Recorded(kind, status, text) for name, kind, status, text in rows}
 
 
 def event(row: Sequence[Any]) -> Event:

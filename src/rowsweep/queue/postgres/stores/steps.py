@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rowsweep.queue.events import StepWait
     from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import Claim, Step, StepPut, StepSleep
+    from rowsweep.queue.records import Claim, Recorded, Step, StepPut, StepSleep
 
 _SQL = load(__name__)
 
@@ -37,6 +37,10 @@ class PostgresSteps:
         chosen = None if kinds is None else list(kinds)
         rows = self._session.rows(_SQL["list"], {"run_id": run_id, "kinds": chosen})
         return [records.step(row) for row in rows]
+
+    def recorded(self, run_id: UUID) -> dict[str, Recorded]:
+        """Answer a run's steps by name, as a replay needs them."""
+        return records.recorded(run_id, self._session.rows(_SQL["recorded"], {"run_id": run_id}))
 
     def put(self, step: StepPut, claim: Claim) -> Step:
         """Write a step and lock the job row, or raise LeaseLost with nothing written."""

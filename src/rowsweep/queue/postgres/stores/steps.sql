@@ -11,6 +11,12 @@ from /* schema */x_job_steps t
 where t.run_id = %(run_id)s::uuid and (%(kinds)s::text[] is null or t.kind = any (%(kinds)s::text[]))
 order by t.started_at, t.name;
 
+-- name: recorded
+-- Outputs travel as text: a replay reads each when it gets there.
+select t.name, t.kind, t.status, t.output::text
+from /* schema */x_job_steps t
+where t.run_id = %(run_id)s::uuid and t.kind <> 'part';
+
 -- name: put
 -- The row is written only where the fence landed, which also keeps the job row locked until the commit. The clock is
 -- read anew, since steps of one transaction must keep their order.
