@@ -57,7 +57,7 @@ def concurrency(app: rs.App) -> None:
     @rs.job("capped", tenant="none", input=str, concurrency=4)
     def capped(ctx: rs.Ctx, value: str) -> None: ...
 
-    @rs.job("keyed", tenant="none", input=str, concurrency=(4, rs.Keyed(lambda value: str(value), 1, "fail")))
+    @rs.job("keyed", tenant="none", input=str, concurrency=(4, rs.Keyed(str, 1, "fail")))
     def keyed(ctx: rs.Ctx, value: str) -> None: ...
 
     rs.backfill("one-at-a-time", rows=rs.Rows("orders"), set={"n": "1"}, concurrency=1)

@@ -19,6 +19,7 @@ from rowsweep.jobs.declare import job
 from rowsweep.jobs.retry import Retry
 from rowsweep.queue.contract import Driver, Stores
 from rowsweep.queue.holds import SlotHolder, SlotStore
+from rowsweep.queue.records import ClaimOptions, claim_of
 from rowsweep.worker.admission.limiter import ConcurrencyLimiter
 from tests.worker.shop import BrokenDriver, MemoryHands, PostgresHands, Shop, logged, until
 
@@ -503,3 +504,59 @@ def test_a_sweep_s_runs_over_one_input_wait_for_each_other(shop: Shop) -> None:
     for job_id in (first, second):
         shop.until_state(job_id, "done")
     assert gauge.most["pass"] == 1
+
+
+def test_a_lost_claim_is_the_only_loss_that_is_reported(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """S-325, S-338: with the lease goes the slot; the run ends for one reason."""
+    caplog.set_level(logging.INFO, "rowsweep")
+
+    @job("long", tenant="none", concurrency=1)
+    def long(ctx: Ctx) -> None:
+        ctx.signal.wait(20)
+        ctx.signal.raise_if_aborted()
+
+    class Dumb(BrokenSlots):
+        """Refuse the renewals of leases and of slots alike."""
+
+        def control(self) -> Stores:
+            stores = super().control()
+            return replace(stores, jobs=cast("Any", _Deaf(stores.jobs)))
+
+    job_id = shop.enqueue(long)
+    worker = shop.running(driver=Dumb(shop.driver, "renew"), visibility="1200ms", renew_every="100ms")
+    until(lambda: worker.stats.outcomes.get("interrupted", 0) >= 1)
+    assert {fields["code"] for fields in logged(caplog.records, "jobs.lease.lost")} == {"X_JOB_LEASE_LOST"}
+    assert logged(caplog.records, "jobs.worker.slot-lost") == []
+    assert logged(caplog.records, "jobs.attempt.failed") == []
+    assert shop.job(job_id).attempt >= 1
+
+
+def test_a_job_whose_lease_lapsed_finds_its_slot_expired(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """S-332, N-039: no slot outlasts the lease of its job, so a job that is taken over need not wait for it."""
+    caplog.set_level(logging.INFO, "rowsweep")
+
+    @job("capped", tenant="none", concurrency=1)
+    def capped(ctx: Ctx) -> None: ...
+
+    job_id = shop.enqueue(capped)
+    stores = shop.driver.stores()
+    assert stores.slots is not None
+    began = time.monotonic()
+    options = ClaimOptions(queues=["default"], names=["capped"], worker_id="gone", limit=1, visibility_seconds=1.0)
+    (taken,) = stores.jobs.claim(options).jobs
+    ttl = 1.0 - (time.monotonic() - began)
+    assert stores.slots.acquire("job:capped", limit=1, ttl_seconds=ttl, claim=claim_of(taken)) is not None
+    shop.running()
+    assert shop.until_state(job_id, "done").claims == 2
+    assert logged(caplog.records, "jobs.worker.shed") == []
+
+
+class _Deaf:
+    def __init__(self, jobs: Any) -> None:
+        self._jobs = jobs
+
+    def renew(self, *claims: Any, **given: Any) -> Any:
+        raise DriverUnavailable("the database is gone", fix="wait")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jobs, name)

@@ -64,16 +64,17 @@ class Keeper:
 
     def _step(self) -> float:
         self._give_up_lapsed()
-        now = self._clock.monotonic()
-        held = self._held()
-        if any(flight.renew_at <= now for flight in held):
-            # What falls due soon rides along, so that the claims of a worker come to one statement a round.
-            self._renew([flight for flight in held if flight.renew_at <= now + self._every / 2])
-            self._give_up_lapsed()
-        return self._next_in(self._slots.renew())
-
-    def _renew(self, flights: list[Flight]) -> None:
         stamp = self._clock.monotonic()
+        # Slots first: none outlasts the lease of its job, and both windows are measured from one stamp.
+        slots_at = self._slots.renew(stamp)
+        held = self._held()
+        if any(flight.renew_at <= stamp for flight in held):
+            # What falls due soon rides along, so that the claims of a worker come to one statement a round.
+            self._renew([flight for flight in held if flight.renew_at <= stamp + self._every / 2], stamp)
+            self._give_up_lapsed()
+        return self._next_in(slots_at)
+
+    def _renew(self, flights: list[Flight], stamp: float) -> None:
         try:
             answers = self._driver.control().jobs.renew(
                 [flight.claim for flight in flights], visibility_seconds=self._window
@@ -112,6 +113,8 @@ class Keeper:
             meta={"job_id": str(job.id), "worker_id": self._worker_id, "claim": flight.claim.claim},
         )
         if flight.revoke(reason):
+            if flight.permit is not None:
+                self._slots.stop(flight.permit.held)
             self.report_loss(flight, reason)
         else:
             flight.renew_at = float("inf")

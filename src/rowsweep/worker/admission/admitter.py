@@ -55,7 +55,7 @@ class Admitter:
 
         Where the slots cannot be asked for, that failure is raised and the row is left to its visibility timeout.
         """
-        answer = self._gate.ask(job, handle)
+        answer = self._gate.ask(job, handle, claimed_at)
         if isinstance(answer, Full):
             if answer.cap is not None and answer.refuses:
                 return self._refuse(job, handle, claimed_at, answer.cap)

@@ -49,7 +49,7 @@ class Gate:
         self.slots = Slots(equipment, self.busy)
         self._limiter: ConcurrencyLimiter | None = equipment.options.limiter
 
-    def ask(self, job: Job, handle: JobHandle[Any, Any]) -> Permit | Full:
+    def ask(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Permit | Full:
         """Answer a permit, or what is full; nothing is held then, nor after a failure."""
         lease = None
         if self._limiter is not None:
@@ -59,7 +59,7 @@ class Gate:
             lease = got
         permit = Permit(lease=lease)
         try:
-            full = self._take(job, handle, permit)
+            full = self._take(job, handle, permit, claimed_at)
         except BaseException:
             self.abandon(permit)
             raise
@@ -82,10 +82,10 @@ class Gate:
             if permit.lease is not None:
                 permit.lease.release()
 
-    def _take(self, job: Job, handle: JobHandle[Any, Any], permit: Permit) -> Cap | None:
+    def _take(self, job: Job, handle: JobHandle[Any, Any], permit: Permit, claimed_at: float) -> Cap | None:
         """Take the slots in their order; answer the first cap that is full."""
         for cap in handle.concurrency.caps(job.name, job.concurrency_key):
-            held = None if self.busy.is_full(cap) else self.slots.take(job, cap)
+            held = None if self.busy.is_full(cap) else self.slots.take(job, cap, claimed_at)
             if held is None:
                 return cap
             permit.held.append(held)

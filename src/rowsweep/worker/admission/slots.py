@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.jobs.concurrency import slot_lost, unenforceable
+from rowsweep.queue.records import claim_of
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.equipment import Equipment
 
 _AGAIN_SECONDS: Final = 0.5
+_LEAST_SECONDS: Final = 0.001
 _SHOWN: Final = 20
 
 
@@ -68,16 +70,17 @@ class Slots:
         self._lock = threading.Lock()
         self._held: dict[UUID, list[Held]] = {}
 
-    def take(self, job: Job, cap: Cap) -> Held | None:
-        """Take one slot for a claimed job, None where the cap is full."""
-        from rowsweep.queue.records import claim_of
+    def take(self, job: Job, cap: Cap, claimed_at: float) -> Held | None:
+        """Take one slot for a claimed job, None where the cap is full.
 
-        stamp = self._clock.monotonic()
-        slot = self._store([cap]).acquire(cap.lease_key, limit=cap.limit, ttl_seconds=self._ttl, claim=claim_of(job))
+        It lasts no longer than the claim's own lease: who takes over a job that lapsed finds its slot expired too.
+        """
+        ttl = max(claimed_at + self._ttl - self._clock.monotonic(), _LEAST_SECONDS)
+        slot = self._store([cap]).acquire(cap.lease_key, limit=cap.limit, ttl_seconds=ttl, claim=claim_of(job))
         if slot is None:
             self._busy.full(cap)
             return None
-        held = Held(slot, cap, renewed_at=stamp, renew_at=stamp + self._every)
+        held = Held(slot, cap, renewed_at=claimed_at, renew_at=claimed_at + self._every)
         self._busy.took(cap)
         with self._lock:
             self._held.setdefault(job.id, []).append(held)
@@ -89,12 +92,13 @@ class Slots:
             mine = [held for held in self._held.get(job_id, []) if held.on_lost is None]
         for held in mine:
             held.on_lost = on_lost
+        return lambda: self.stop(mine)
 
-        def stop() -> None:
-            for held in mine:
+    def stop(self, slots: Sequence[Held]) -> None:
+        """Renew these slots no more and report no loss of them: their run has lost its claim, or has ended."""
+        with self._lock:
+            for held in slots:
                 held.is_open = False
-
-        return stop
 
     def hand_back(self, slots: Sequence[Held]) -> None:
         """Give slots back and wait for it; one that was given back, or cannot be, ends by its TTL."""
@@ -108,19 +112,17 @@ class Slots:
         for held in mine:
             self._busy.gave(held.cap)
 
-    def renew(self) -> float | None:
-        """Renew what falls due, report what is lost, and answer the instant of the next renewal."""
+    def renew(self, stamp: float) -> float | None:
+        """Renew what falls due by the stamp, report what is lost, and answer the instant of the next renewal."""
         self._give_up_lapsed()
-        now = self._clock.monotonic()
         open_slots = self._open()
-        if any(held.renew_at <= now for held in open_slots):
-            self._renew([held for held in open_slots if held.renew_at <= now + self._every / 2])
+        if any(held.renew_at <= stamp for held in open_slots):
+            self._renew([held for held in open_slots if held.renew_at <= stamp + self._every / 2], stamp)
             self._give_up_lapsed()
         instants = [at for held in self._open() for at in (held.renew_at, held.renewed_at + self._ttl)]
         return min(instants, default=None)
 
-    def _renew(self, due: list[Held]) -> None:
-        stamp = self._clock.monotonic()
+    def _renew(self, due: list[Held], stamp: float) -> None:
         try:
             answers = self._store([held.cap for held in due]).renew([held.slot for held in due], ttl_seconds=self._ttl)
         except Exception as error:  # noqa: BLE001 - a failed renewal only warns; the TTL decides
