@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import polars as pl
 import psycopg
@@ -86,6 +87,30 @@ def frame_loop(dsn: str, table: str, batch_rows: int) -> int:
             connection.execute(change)
             connection.commit()
             after, batches = rows[-1][0], batches + 1
+
+
+def delete_loop(dsn: str, table: str, batch_rows: int) -> int:
+    """Walk the index with the place carried along and delete by key, a commit a batch, no checkpoint.
+
+    It locks what it deletes first, passing over rows locked by others, and never comes back for these.
+    """
+    statement = f"""
+        with page as materialized (
+            select created_at, id from {table}
+             where (created_at, id) > (%(after)s, %(key)s) and created_at < now() - interval '90 days'
+             order by created_at, id limit %(rows)s for update skip locked
+        ), gone as (
+            delete from {table} t using page p where t.id = p.id
+        ) select created_at, id from page order by created_at desc, id desc limit 1"""
+    after: Any = "-infinity"
+    key, batches = 0, 0
+    with psycopg.connect(dsn) as connection:
+        while True:
+            row = connection.execute(statement, {"after": after, "key": key, "rows": batch_rows}).fetchone()
+            connection.commit()
+            if row is None:
+                return batches
+            (after, key), batches = row, batches + 1
 
 
 def bands(frame: pl.DataFrame) -> pl.DataFrame:

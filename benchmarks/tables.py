@@ -56,3 +56,22 @@ def make_orders(name: str, rows: int = ROWS) -> None:
         connection.execute(_FILL.format(name=name, rows=rows))
         connection.execute(f"vacuum (analyze) {name}")
         connection.execute("checkpoint")
+
+
+def make_events(name: str, rows: int = ROWS) -> None:
+    """Make a table of events anew, the older half of them past their 90 days, settled like the demo's."""
+    with psycopg.connect(dsn(), autocommit=True) as connection:
+        connection.execute(f"drop table if exists {name}")
+        connection.execute(
+            f"create table {name} (id bigint generated always as identity primary key, "
+            "created_at timestamptz not null, kind text not null, payload text not null)"
+        )
+        connection.execute(
+            f"insert into {name} (created_at, kind, payload) "
+            f"select now() - interval '90 days' + (n - {rows // 2}) * interval '1 second' "
+            f"+ case when n > {rows // 2} then interval '1 day' else interval '-1 day' end, 'kind-' || n % 17, "
+            f"repeat('x', 60) from generate_series(1, {rows}) n"
+        )
+        connection.execute(f"create index on {name} (created_at)")
+        connection.execute(f"vacuum (analyze) {name}")
+        connection.execute("checkpoint")

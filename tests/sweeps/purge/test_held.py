@@ -14,7 +14,7 @@ from psycopg import sql
 import rowsweep as rs
 from rowsweep.sweeps.purge import passes, work
 from rowsweep.sweeps.purge.work import DeleteWork
-from tests.sweeps.field import Field
+from tests.sweeps.field import Background, Field, until
 from tests.sweeps.purge.events import OLD, declare, left, make_events, old_events
 
 
@@ -66,7 +66,7 @@ def test_rows_that_stay_locked_are_a_backlog(field: Field, quick: None) -> None:
 
 def test_a_row_that_stops_being_due_under_its_lock_stays(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-055: what is due is asked again once the row is locked."""
-    make_events(field, 10, 0)
+    make_events(field, 10, 0, index=False)
     find = DeleteWork._find
 
     def touched(self: DeleteWork, *given: Any) -> Any:
@@ -78,6 +78,21 @@ def test_a_row_that_stops_being_due_under_its_lock_stays(field: Field, monkeypat
     monkeypatch.setattr(DeleteWork, "_find", touched)
     assert field.sweep(declare())["removed"] == {"events": 9}
     assert field.sql("select id from events") == [(4,)]
+
+
+@pytest.mark.parametrize(("moved", "stays"), [("now()", True), ("created_at - interval '1 hour'", False)])
+def test_a_row_that_moves_while_its_delete_waits(field: Field, moved: str, stays: bool) -> None:
+    """N-055: in the one statement too, and the walk's place is not moved along with it: none behind it is missed."""
+    make_events(field, 40, 0)
+    with field.other() as other:
+        other.execute(f"begin; update events set created_at = {moved} where id = 30")
+        purging = Background(lambda: field.sweep(declare(batch_rows=10, adapt=False, lock_timeout="20s")))
+        waiting = "select count(*) from pg_locks where not granted and locktype in ('transactionid', 'tuple')"
+        until(lambda: field.one(waiting) > 0, "the delete waits")
+        other.execute("commit")
+        result = purging.result()
+    assert result["removed"] == {"events": 39 if stays else 40}
+    assert field.sql("select id from events") == ([(30,)] if stays else [])
 
 
 # -- held by a foreign key ---------------------------------------------------------------------------------------
@@ -186,7 +201,7 @@ def test_a_tree_in_one_table_goes_from_its_leaves(field: Field) -> None:
 
 def test_a_row_that_is_referred_to_in_the_meantime_is_left(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     """D-8: a reference that commits between the page and its delete is no failure of the pass."""
-    make_events(field, 30, 0)
+    make_events(field, 30, 0, index=False)
     field.sql("create table notes (event_id bigint references events)")
     find = DeleteWork._find
 

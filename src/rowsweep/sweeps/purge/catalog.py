@@ -28,6 +28,15 @@ _INDEX: Final = """
      where i.indrelid = pg_catalog.to_regclass(%(qualified)s) and a.attname = %(column)s
        and m.amname = 'btree' and o.opcdefault and i.indisvalid and i.indpred is null
      order by i.indnkeyatts desc, x.relname limit 1"""
+_TIES: Final = """
+    select c.reltuples * greatest(
+             coalesce(s.most_common_freqs[1], 0),
+             case when s.n_distinct < 0 then -1 / (s.n_distinct * greatest(c.reltuples, 1)) else 1 / s.n_distinct end)
+      from pg_catalog.pg_stats s
+      join pg_catalog.pg_class c on c.oid = pg_catalog.to_regclass(%(qualified)s)
+      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+     where s.schemaname = n.nspname and s.tablename = c.relname and s.attname = %(column)s and not s.inherited
+       and s.n_distinct <> 0 and c.reltuples > 0"""
 _REFERENCES: Final = """
     select c.conname, n.nspname, r.relname, c.confdeltype::text, c.conrelid = c.confrelid,
            pg_catalog.has_table_privilege(c.conrelid, 'select'),
@@ -43,6 +52,7 @@ _REFERRING: Final = (
     _REFERENCES + " and c.confrelid = pg_catalog.to_regclass(%(qualified)s) and c.conparentid = 0 order by 2, 3, 1"
 )
 _NAMED: Final = _REFERENCES + " and c.conname = %(name)s and r.relname = %(table)s and n.nspname = %(schema)s"
+_MANY_TIES: Final = 2_000.0
 _TYPES: Final = {
     "timestamp with time zone": "timestamptz",
     "timestamp without time zone": "timestamp",
@@ -52,12 +62,21 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aged:
-    """The column that rows age by: its type, whether its table is partitioned, and an index that orders by it."""
+    """The column that rows age by: its type, whether its table is partitioned, and an index that orders by it.
+
+    `ties` is how many rows share one value at the most, by the planner's statistics; None where there are none.
+    """
 
     column: str
     type: str
     partitioned: bool
     index: str | None
+    ties: float | None
+
+    @property
+    def has_many_ties(self) -> bool:
+        """Whether a walk along the index would sort many rows of one value again for each page."""
+        return self.type == "date" if self.ties is None else self.ties > _MANY_TIES
 
     def as_json(self) -> dict[str, Any]:
         """Answer what the setup step stores."""
@@ -96,8 +115,13 @@ def find_aged(connection: Any, table: Table, column: str) -> Aged:
             meta={"field": "column", "table": table.qualified, "column": column, "type": type_text},
         )
     index = cursor.execute(_INDEX, values).fetchone()
+    ties = cursor.execute(_TIES, values).fetchone()
     return Aged(
-        column=column, type=_TYPES[type_text], partitioned=partitioned, index=None if index is None else index[0]
+        column=column,
+        type=_TYPES[type_text],
+        partitioned=partitioned,
+        index=None if index is None else index[0],
+        ties=None if ties is None else float(ties[0]),
     )
 
 

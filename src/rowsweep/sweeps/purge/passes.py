@@ -41,6 +41,7 @@ _FIRST_ROUND_SECONDS: Final = 0.25
 _LONGEST_ROUND_SECONDS: Final = 4.0
 _PLAUSIBLE_STEP: Final = "purge:plausible"
 _HELD_BY_KEY: Final = ("23503", "23001")
+_LOCKED: Final = ("55P03", "40P01")
 # A batch walks an index and meets rows by their address: what a plan for many rows would read instead is the table.
 _WALKING: Final = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 
@@ -188,20 +189,24 @@ class PurgePass(SteeredPass):
             self._wait(min(pause, _LONGEST_ROUND_SECONDS), "locked rows")
 
     def _recover(self, error: Exception) -> None:
-        """Leave alone what a foreign key holds; everything else is recovered from as in any pass."""
-        behind = database_error(error)
-        if behind is None or behind.sqlstate not in _HELD_BY_KEY or self._ctx.signal.aborted:
+        """Pass over what others lock, leave what a foreign key holds; recover from all else as any pass does."""
+        behind, work = database_error(error), self._work
+        state = None if behind is None else behind.sqlstate
+        if behind is None or work is None or state not in (*_HELD_BY_KEY, *_LOCKED) or self._ctx.signal.aborted:
             super()._recover(error)
             return
-        assert self._work is not None  # noqa: S101 - set with the target
+        if state in _LOCKED:
+            if not work.be_careful():
+                super()._recover(error)
+            return
         diag = behind.diag
         schema, table, name = diag.schema_name or "", diag.table_name or "", diag.constraint_name or ""
-        if self._work.learn(schema, table, name):
+        if work.learn(schema, table, name):
             return
         if self._size.rows > 1:
             self._size.halve()
         else:
-            self._work.step_over(f"{name} of {schema}.{table}")
+            work.step_over(f"{name} of {schema}.{table}")
 
     def _purge_structural(self, target: Target) -> int | None:
         """Let a target delete by itself; each of its batches is noted once it is done."""

@@ -48,6 +48,13 @@ class TargetSetup:
         return "the key" if self.aged.index is None else f"index {self.aged.index}"
 
     @property
+    def is_plain(self) -> bool:
+        """Whether a page can be walked and deleted by one statement, without looking ahead."""
+        aged = self.aged
+        is_dense = aged.index is not None and self.source.get("where") is None
+        return is_dense and not aged.partitioned and not aged.has_many_ties
+
+    @property
     def share(self) -> float:
         """The share of the table that is due."""
         if not self.expected or not self.total:

@@ -50,43 +50,77 @@ class PurgeStatements:
         return (self.aged.column, *(name for name in self.table.key if name != self.aged.column))
 
     def search(self, keys: int, page_rows: int, *, started: bool) -> sql.Composed:
-        """Walk so many keys and cut those that are due into pages; where that ended comes last, with no page number.
+        """Walk so many keys in one reading and cut those that are due into pages; no row at the end.
 
-        Answers (page, rows, the last row's place in the order, and the rows' addresses as arrays' texts). A page that
-        is not full has no place: it ends where the walk did.
+        Answers (page, its rows, the place it ends at, its rows' addresses as arrays' texts). A page ends at its last
+        row, the last page where the walk does.
         """
-        places = [sql.SQL("rs_o{}").format(sql.SQL(str(at))) for at in range(len(self.order))]
-        addresses = [sql.SQL("rs_a{}").format(sql.SQL(str(at))) for at in range(len(self._address))]
-        last = sql.SQL("pg_catalog.max({}::pg_catalog.text) filter (where rs_k %% {} = {})")
-        size, tail = sql.Literal(page_rows), sql.Literal(page_rows - 1)
-        end = sql.SQL("(select {}::pg_catalog.text from rs_seen order by rs_n desc limit 1)")
+        places = _named("rs_o", self.order)
+        addresses = _named("rs_a", self._address)
+        is_all_due = self.aged.index is not None and self.where is None
+        due = sql.SQL("" if is_all_due else " filter (where rs_due)")
+        number = sql.SQL("pg_catalog.row_number() over rs_walk")
+        size = sql.Literal(page_rows)
+        place = sql.SQL(
+            "coalesce(pg_catalog.max({0}::pg_catalog.text) filter (where rs_ends),"
+            " pg_catalog.max({0}::pg_catalog.text) filter (where rs_due and rs_k %% {1} = 0))"
+        )
         return sql.SQL(
-            "with rs_seen as materialized (\n"
-            "  select {columns}, ({due}) as rs_due, pg_catalog.row_number() over (order by {order}) as rs_n\n"
-            "    from {table} where {ahead} order by {order} limit {keys}\n"
-            "), rs_hits as (\n"
-            "  select {names}, pg_catalog.row_number() over (order by rs_n) - 1 as rs_k from rs_seen where rs_due\n"
-            ")\n"
-            "select rs_k / {size}, pg_catalog.count(*), {lasts}, {rows} from rs_hits group by 1\n"
-            "union all select null, pg_catalog.count(*), {ends}, {nothing} from rs_seen order by 1 nulls last"
+            "select greatest(rs_k - 1, 0) / {size}, pg_catalog.count(*){due}, {ends}, {rows} from (\n"
+            "  select {columns}, {is_due} as rs_due, {count} as rs_k,\n"
+            "         {number} = {keys} or pg_catalog.lead(1) over rs_walk is null as rs_ends\n"
+            "    from {table} where {ahead} window rs_walk as (order by {order}) order by {order} limit {keys}\n"
+            ") rs_seen group by 1 order by 1"
         ).format(
+            size=size,
+            due=due,
+            ends=_list(place.format(name, size) for name in places),
+            rows=_list(sql.SQL("pg_catalog.array_agg({}){}::pg_catalog.text").format(name, due) for name in addresses),
             columns=_list(
                 sql.SQL("{} as {}").format(self._own(name), alias)
                 for name, alias in zip([*self.order, *self._address], [*places, *addresses], strict=True)
             ),
-            due=sql.SQL("true") if self.aged.index is not None and self.where is None else self._due_here(),
-            order=self._ordered(),
+            is_due=sql.SQL("true") if is_all_due else self._due_here(),
+            count=number if is_all_due else self._counted_due(),
+            number=number,
+            keys=sql.Literal(keys),
             table=self.table.identifier,
             ahead=self._ahead(started=started),
-            keys=sql.Literal(keys),
-            names=_list([*places, *addresses]),
-            size=size,
-            lasts=_list(last.format(name, size, tail) for name in places),
-            rows=_list(
-                sql.SQL("pg_catalog.array_agg({}::pg_catalog.text)::pg_catalog.text").format(a) for a in addresses
+            order=self._ordered(),
+        )
+
+    def delete_next(self, page_rows: int, *, started: bool) -> sql.Composed:
+        """Delete the next page in the one statement that also walks it; a row locked by others is waited for.
+
+        Answers how many rows it has, how many went, and the place it ends at; no row at the end. That place is the
+        walk's own: a row that is moved meanwhile takes no part in it, and stays unless it is still due.
+        """
+        places = _named("rs_o", self.order)
+        backwards = _list(sql.SQL("{} desc").format(name) for name in places)
+        end = sql.SQL("{}::pg_catalog.text")
+        return sql.SQL(
+            "with rs_page as materialized (\n"
+            "  select {row} as rs_a0, {columns} from {table} where {ahead} order by {order} limit {rows}\n"
+            "), rs_gone as (\n"
+            "  delete from {table} where {row} = any (array(select rs_a0 from rs_page)) and {due}\n"
+            "  returning 1 as rs_one\n"
+            ")\n"
+            "select (select pg_catalog.count(*) from rs_page), (select pg_catalog.count(*) from rs_gone), {ends}\n"
+            "  from (select {places} from rs_page order by {backwards} limit 1) rs_last"
+        ).format(
+            row=self._own("ctid"),
+            columns=_list(
+                sql.SQL("{} as {}").format(self._own(name), alias)
+                for name, alias in zip(self.order, places, strict=True)
             ),
+            table=self.table.identifier,
+            ahead=self._ahead(started=started),
+            order=self._ordered(),
+            rows=sql.Literal(page_rows),
+            due=self.due(),
             ends=_list(end.format(name) for name in places),
-            nothing=_list(sql.SQL("null") for _ in addresses),
+            places=_list(places),
+            backwards=backwards,
         )
 
     def delete(self, holders: Sequence[Reference] = ()) -> sql.Composed:
@@ -231,6 +265,12 @@ class PurgeStatements:
             )
         return _all(conditions) if conditions else sql.SQL("true")
 
+    def _counted_due(self) -> _Part:
+        """Number the rows that are due, up to and including the one that is walked over."""
+        return sql.SQL(
+            "pg_catalog.count(*) filter (where {}) over (rs_walk rows between unbounded preceding and current row)"
+        ).format(self._due_here())
+
     def _due_here(self) -> _Part:
         """Say of a row that is walked over whether it is due, never null."""
         due = self._matches() if self.aged.index is not None else self.due()
@@ -244,6 +284,10 @@ class PurgeStatements:
 
     def _own(self, column: str) -> sql.SQL:
         return quoted(self.table.schema, self.table.name, column)
+
+
+def _named(prefix: str, columns: Sequence[str]) -> list[sql.SQL]:
+    return [sql.SQL(f"{prefix}{at}") for at in range(len(columns))]
 
 
 def _at(table: tuple[str, str], column: str) -> sql.SQL:

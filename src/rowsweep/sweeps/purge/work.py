@@ -52,9 +52,10 @@ class PurgeDone:
 class DeleteWork:
     """Delete one target's due rows page by page.
 
-    Pages are found ahead of their turn once their size is steady, so that the walk costs a batch little, also where
-    many rows share one value of the column. Addresses found ahead are only hints: each page checks its rows again
-    under their locks.
+    At first one statement walks a page and deletes it. Once a row of it was locked or held by others, in later rounds,
+    and where a walk meets rows that are not due or many of one value, pages are found beforehand, several at once, and
+    their rows locked apart from their delete, so that each row that stays is known. Addresses found are only hints:
+    what is due is asked again of the row as it stands.
     """
 
     def __init__(self, held: BatchConnection, closer: Closer, setup: TargetSetup) -> None:
@@ -69,12 +70,12 @@ class DeleteWork:
         self._expects: tuple[Any, int] | None = None
         self._steady: int | None = None
         self._page: DuePage | None = None
+        self._is_quick = setup.is_plain
 
     def next(self, at: PurgePosition, limit: int, *, stored: bool) -> PurgeDone:
         """Delete the next page; at the end of the walk begin another round where one could still remove rows."""
         with self._held.transaction() as marker:
-            page = self._page = self._find(at, limit)
-            after = self._at_end(at) if page is None else self._passed_over(at, page) or self._deleted(at, page)
+            page, after = self._quickly(at, limit) if self._is_quick and at.round == 1 else self._carefully(at, limit)
             closed = self._closer.close(at, after, marker, stored=stored)
         self._steps_over = None
         return PurgeDone(
@@ -84,11 +85,17 @@ class DeleteWork:
             awaits_locks=after.round > at.round and at.skipped > 0,
         )
 
+    def be_careful(self) -> bool:
+        """Find and lock pages apart from their delete from now on; False where that is done already."""
+        was_quick, self._is_quick = self._is_quick, False
+        return was_quick
+
     def learn(self, schema: str, table: str, name: str) -> bool:
         """Note a foreign key that held a row, so that pages leave the rows it holds alone; False where that won't do.
 
         It will not where the referring table may not be read, or hid the row: then the row is found by smaller pages.
         """
+        self.be_careful()
         if any((one.schema, one.table, one.name) == (schema, table, name) for one in self._holders):
             return False
         with self._held.transaction():
@@ -108,6 +115,25 @@ class DeleteWork:
         if self._page is not None:
             table = self._setup.table.qualified
             error.add_note(f"{table}: the rows behind {at.cursor}, up to and including {self._page.to}")
+
+    def _quickly(self, at: PurgePosition, limit: int) -> tuple[DuePage | None, PurgePosition]:
+        started = at.cursor is not None
+        text = self._composed(("next", started, limit), lambda: self._statements.delete_next(limit, started=started))
+        values = {"rs_cutoff": self._setup.cutoff, **cursor_values("c", at.cursor)}
+        found = self._execute(text, values).fetchone()
+        if found is None:
+            return None, self._at_end(at)
+        rows, gone, *places = found
+        page = self._page = DuePage(rows=rows, addresses=(), to=tuple(places), is_full=rows == limit)
+        if page.to == at.cursor:
+            raise self._stuck(page.to)
+        return page, at.removed(gone, to=page.to).passed(skipped=rows - gone)
+
+    def _carefully(self, at: PurgePosition, limit: int) -> tuple[DuePage | None, PurgePosition]:
+        page = self._page = self._find(at, limit)
+        if page is None:
+            return None, self._at_end(at)
+        return page, self._passed_over(at, page) or self._deleted(at, page)
 
     def _deleted(self, at: PurgePosition, page: DuePage) -> PurgePosition:
         if not page.rows:
@@ -161,25 +187,18 @@ class DeleteWork:
             ("search", started, limit, keys), lambda: self._statements.search(keys, limit, started=started)
         )
         values = {"rs_cutoff": self._setup.cutoff, **cursor_values("c", at.cursor)}
-        *pages, end = self._execute(text, values).fetchall()
         width = len(self._statements.order)
-        if not end[1]:
-            return []
-        ends_at = tuple(end[2 : 2 + width])
-        if ends_at == at.cursor:
-            raise self._stuck(ends_at)
         found = [
             DuePage(
                 rows=row[1],
-                addresses=tuple(row[2 + width :]),
-                to=tuple(row[2 : 2 + width]) if row[1] == limit else ends_at,
+                addresses=tuple(row[2 + width :]) if row[1] else (),
+                to=tuple(row[2 : 2 + width]),
                 is_full=row[1] == limit,
             )
-            for row in pages
+            for row in self._execute(text, values).fetchall()
         ]
-        if not found or found[-1].to != ends_at:
-            # What was walked over behind the last full page holds nothing due.
-            found.append(DuePage(rows=0, addresses=(), to=ends_at, is_full=False))
+        if found and found[-1].to == at.cursor:
+            raise self._stuck(found[-1].to)
         return found
 
     def _stuck(self, to: tuple[str, ...]) -> CursorStuck:
