@@ -92,3 +92,16 @@ def test_a_put_in_a_transaction_keeps_the_job_row(world: World) -> None:
         assert world.claim(worker="w2").jobs == []
         assert world.settle(job, Retry(delay_seconds=0, error=ERROR)) is None
     assert world.settle(job, Retry(delay_seconds=0, error=ERROR)) is True
+
+
+def test_a_locked_row_is_passed_over_by_a_publication(world: World) -> None:
+    """N-048: it waits for nobody; the poll makes due what it passed over."""
+    held, free = world.parked(), world.parked()
+    with locked(world, held.id):
+        assert world.publish().due_queues == ["default"]
+        assert ids_of(world.claim().jobs) == [free.id]
+        look = world.workers.look(queues=["default"], names=["mail"], announce=None, poll=["mail"])
+        assert look.due_queues == []
+    look = world.workers.look(queues=["default"], names=["mail"], announce=None, poll=["mail"])
+    assert look.due_queues == ["default"]
+    assert ids_of(world.claim().jobs) == [held.id]

@@ -13,6 +13,8 @@ from rowsweep.errors import Aborted, Interrupted, LeaseLost
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.retry import Retry
+from rowsweep.queue.bus import publish_event, use_event_bus
+from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.signals import RunSignal
 from rowsweep.steps.cancel import cancel_on_abort
 from tests.worker.shop import Shop, logged, until
@@ -219,6 +221,29 @@ def test_a_server_that_takes_no_cancel_loses_the_connection(
             with pytest.raises(psycopg.OperationalError):
                 connection.execute("select pg_sleep(30)")
         assert time.monotonic() - begun < 10
+
+
+def test_an_event_published_in_a_transaction_is_published_by_its_fence(postgres: Shop) -> None:
+    """N-015, N-048, N-117: by a run that still holds its claim; a superseded one publishes nothing."""
+    assert isinstance(postgres.driver, PostgresDriver)
+    bus = postgres.driver.event_bus()
+
+    @job(tenant="none", input=bool)
+    def work(ctx: Ctx, is_stolen: bool) -> None:
+        with ctx.transaction():
+            publish_event("paid", is_stolen)
+            if is_stolen:
+                postgres.steal(ctx.job_id)
+
+    for is_stolen in (True, False):
+        postgres.enqueue(work, is_stolen)
+    use_event_bus(bus)
+    try:
+        executions = postgres.worker().tick()
+    finally:
+        use_event_bus(None)
+    assert sorted(execution.outcome for execution in executions) == ["completed", "interrupted"]
+    assert [event.payload for event in bus.list()] == [False]
 
 
 def test_an_aborted_run_opens_no_transaction(postgres: Shop, queue_connection: psycopg.Connection[Any]) -> None:

@@ -51,6 +51,32 @@ def tasks(app: rs.App, letter: rs.JobHandle[str, None]) -> None:
     rs.Scheduler(driver=app.driver, leader=rs.AdvisoryLockLeader(app.driver))
 
 
+def waiting() -> None:
+    """Steps that wait, and the events that they wait for."""
+
+    @rs.job("order", tenant="none", input=str, timeout="1h", step_timeout=dt.timedelta(minutes=5), event_poll="10s")
+    def order(ctx: rs.Ctx, order_id: str) -> str:
+        assert_type(ctx.step.run("charge", lambda: 7, returns=int), int)
+        ctx.step.sleep("cool off", "10m")
+        ctx.step.sleep("cool off again", dt.timedelta(minutes=10))
+        since = rs.event_bus().now()
+        event = ctx.step.wait_for_event("payment", "paid", order_id, timeout="24h", since=since)
+        assert_type(event, rs.Event | None)
+        ctx.step.wait_for_event("anything", "paid", timeout=None)
+        return "late" if event is None else f"{event.payload} at {event.published_at:%c} for {event.key}"
+
+    assert_type(order, rs.JobHandle[str, str])
+    event = rs.publish_event("paid", {"total": 5}, key="order-7", ttl="1h")
+    assert_type(event, rs.Event)
+    with rs.transaction() as tx:
+        rs.publish_event("paid", tx=tx)
+    rs.use_event_bus(rs.MemoryEventBus(max_events=100, default_ttl="1h"))
+    rs.use_event_bus(rs.PostgresEventBus(rs.PostgresDriver("postgresql://localhost/shop"), list_limit=10))
+    assert_type(rs.event_bus().list(name="paid"), list[rs.Event])
+    assert_type(rs.events_purge_target(rs.event_bus()).purge_expired(), int)
+    rs.reset_event_bus()
+
+
 def concurrency(app: rs.App) -> None:
     """Cap runs across the fleet, and in one process."""
 

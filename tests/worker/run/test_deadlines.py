@@ -97,8 +97,11 @@ def test_a_body_that_keeps_its_deadline_is_left_alone(shop: Shop) -> None:
         return number
 
     ids = [shop.enqueue(quick, number) for number in range(12)]
-    shop.running(concurrency=2)
+    worker = shop.running(concurrency=2)
     assert [shop.until_state(job_id, "done").result for job_id in ids] == list(range(12))
+    assert worker._crew is not None
+    crew = worker._crew
+    until(lambda: not crew._deadlines._armed, "nothing kept of runs that are over")
 
 
 def test_a_body_that_ignores_everything_is_left_behind(

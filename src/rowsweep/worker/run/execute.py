@@ -22,6 +22,8 @@ from rowsweep.worker.run.execution import Execution
 from rowsweep.worker.run.verdict import conclude, is_rate_limited
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rowsweep.clock import Clock
     from rowsweep.errors import RowsweepError
     from rowsweep.queue.contract import Driver
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 class _Run:
     runner: StepRunner
     started_at: float
+    disarm: Callable[[], None]
 
 
 class Executor:
@@ -52,7 +55,7 @@ class Executor:
 
         Answers None where its end was decided elsewhere, so that there is nothing left to settle.
         """
-        run = self._runs[flight] = _Run(self._runner(flight), self._clock.monotonic())
+        run = self._runs[flight] = _Run(self._runner(flight), self._clock.monotonic(), self._armed(flight))
         result, error = None, None
         try:
             result = self._body(flight, run.runner)
@@ -63,6 +66,7 @@ class Executor:
         try:
             return self._end(flight, run, result, error)
         finally:
+            run.disarm()
             flight.signal.abort(_over(flight))
             del self._runs[flight]
 
@@ -83,16 +87,20 @@ class Executor:
         _log_failure(flight, ending, flight.execution)
         return ending
 
+    def _armed(self, flight: Flight) -> Callable[[], None]:
+        """Arm the job's deadline; answer what takes it away."""
+        timeout = flight.handle.options.timeout
+        if timeout is None:
+            return lambda: None
+        return self._deadlines.arm(flight, timeout.total_seconds(), job_is_late(flight, timeout))
+
     def _runner(self, flight: Flight) -> StepRunner:
-        declared = flight.handle.options
-        if declared.timeout is not None:
-            self._deadlines.arm(flight, declared.timeout.total_seconds(), job_is_late(flight, declared.timeout))
         return StepRunner(
             driver=self._driver,
             claim=flight.claim,
             run_id=flight.job.run_id,
             signal=flight.signal,
-            options=StepOptions.of(declared),
+            options=StepOptions.of(flight.handle.options),
             arm=partial(self._deadlines.arm, flight),
         )
 
