@@ -152,6 +152,22 @@ def test_a_body_that_ignores_everything_is_left_behind(
     until(lambda: sum(thread.name == "rowsweep-run-default" for thread in threading.enumerate()) <= 1)
 
 
+def test_a_body_that_is_left_behind_keeps_no_slot(shop: Shop, release: threading.Event) -> None:
+    """S-143, S-340: the cap is for the next one as soon as the claim has ended."""
+
+    @job(tenant="none", input=int, timeout="100ms", concurrency=1, retry=ONCE)
+    def alone(ctx: Ctx, number: int) -> int:
+        if number == 0:
+            release.wait(30)
+        return number
+
+    stuck = shop.enqueue(alone, 0)
+    worker = shop.running(concurrency=1)
+    shop.until_state(stuck, "dead")
+    assert shop.until_state(shop.enqueue(alone, 1), "done").result == 1
+    assert worker.stats.abandoned == 1
+
+
 def test_a_step_has_a_deadline_too(shop: Shop) -> None:
     """S-140, S-154: the signal that it is handed is aborted first, then the attempt fails."""
     seen: list[Any] = []
