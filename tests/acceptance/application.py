@@ -76,7 +76,17 @@ def apart(ctx: rs.Ctx) -> None:
             pages.put(at)
 
 
-SWEEPS = {sweep.name: sweep for sweep in (by_set, paced, by_sql, by_frame, waiting_on_the_server, deaf, outside)}
+def _aged() -> list[Any]:
+    return [rs.older_than("aged", "created_at", days=90)]
+
+
+purging = rs.purge(
+    "purging", targets=_aged, batch_rows=BATCH_ROWS, adapt=False, confirm=1.0, retry=rs.Retry(attempts=20, base="100ms")
+)
+
+SWEEPS: dict[str, rs.Sweep[Any]] = {
+    sweep.name: sweep for sweep in (by_set, paced, by_sql, by_frame, waiting_on_the_server, deaf, outside, purging)
+}
 
 
 def launch(name: str) -> dict[str, Any]:

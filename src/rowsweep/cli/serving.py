@@ -26,8 +26,12 @@ ReadyPort = Annotated[
 def serve(
     session: Session, start: Callable[[App], None], *, drain: str, ready_port: int | None = None, pooler: bool = False
 ) -> None:
-    """Start what a command serves, wait for SIGTERM or Ctrl-C, and drain within the budget."""
+    """Start what a command serves, wait for SIGTERM or Ctrl-C, and drain within the budget.
+
+    The purge of rowsweep's own tables and its hourly task are declared beside what the application declares.
+    """
     from rowsweep.lifecycle import configure_lifecycle, lifecycle
+    from rowsweep.sweeps.purge.own import declare_retention
     from rowsweep.telemetry.console import configure_logging
 
     duration(drain, option="drain")
@@ -36,6 +40,7 @@ def serve(
     with session.app(declares=True, pooler=pooler) as app, Signals(lambda: leave_server(app)) as signals:
         ready: AbstractContextManager[None] = nullcontext() if ready_port is None else _readiness(ready_port)
         with ready:
+            declare_retention()
             start(app)
             while signals.name is None:
                 signals.wait()
