@@ -111,6 +111,7 @@ def test_a_key_function_that_answers_no_key_is_refused(answer: Any) -> None:
         ({"priority": True}, "priority"),
         ({"queue": ""}, "queue"),
         ({"queue": "*outbox"}, "queue"),
+        ({"queue": "q" * 201}, "queue"),
         ({"delay": 5}, "delay"),
         ({"delay": "-5s"}, "delay"),
         ({"delay": timedelta(seconds=-1)}, "delay"),

@@ -134,10 +134,11 @@ def check_text(text: object, *, option: str) -> str:
 
 
 def check_queue(queue: object) -> str:
-    """Refuse a queue name that is empty, not text, or begins with `*` (the wake's own words do)."""
-    if not isinstance(queue, str) or not queue or queue.startswith("*") or not queue.isprintable():
+    """Refuse a queue name that is no short text, or begins with `*` (the wake's own words do)."""
+    if not isinstance(queue, str) or not 1 <= len(queue) <= MAX_KEY or queue.startswith("*") or not queue.isprintable():
         raise InvalidOption(
-            f"queue must be printable text that does not begin with '*'; got {queue!r:.80}.",
+            f"queue must be printable text of 1 to {MAX_KEY} characters that does not begin with '*'; "
+            f"got {queue!r:.80}.",
             fix='queue="default"',
             meta={"option": "queue"},
         )
