@@ -60,6 +60,7 @@ class App:
         self._works = work
         self._context = context or (lambda: None)
         self._workers: dict[str, Worker] = {}
+        self._pid = os.getpid()
         self._scheduler: Scheduler | None = None
         self._lock = threading.RLock()
         self.events = _bus_of(driver, self._woken)
@@ -120,6 +121,7 @@ class App:
         With `scheduler` this process also stands for election to fire its tasks.
         """
         with self._lock:
+            self._forget_parent()
             if scheduler:
                 self._scheduler = self._scheduler or self.scheduler()
                 self._scheduler.start()
@@ -129,6 +131,11 @@ class App:
                     worker = self._workers[queue] = self.worker(queues=[queue], concurrency=KERNEL_CONCURRENCY)
                 worker.start()
                 worker.kick()
+
+    def _forget_parent(self) -> None:
+        """After a fork the parent's workers are none of this process's: their threads stayed behind."""
+        if self._pid != os.getpid():
+            self._pid, self._workers, self._scheduler = os.getpid(), {}, None
 
     def source(self, dsn: str) -> Driver:
         """Answer a driver that lends connections to another database, which a sweep names as its source."""

@@ -78,7 +78,7 @@ def _readiness(port: int) -> Iterator[None]:
         allow_reuse_address = True
 
     try:
-        server = Server(("", port), Answer)
+        server = Server(("127.0.0.1", port), Answer)
     except OSError as error:
         raise InvalidOption(
             f"--ready-port {port} cannot be served: {error.strerror}.",

@@ -71,6 +71,7 @@ def leave_at_once(before: Callable[[], None] | None = None) -> None:
         if sys.stdout.isatty():
             sys.stdout.write(f"{_SHOW_CURSOR}\n")
             sys.stdout.flush()
+        sys.stderr.write("\nStopped at once: the batch in flight rolls back, the lease lapses by itself.\n")
         if before is not None:
             before()
     finally:

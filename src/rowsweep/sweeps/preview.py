@@ -11,6 +11,7 @@ from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import PageRows
 from rowsweep.sweeps.batch.work import HandlerCall, check_transaction
+from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.position import Position
 from rowsweep.sweeps.run import host
@@ -57,7 +58,7 @@ def _previewed(sweep: RowSweep[Any], held: BatchConnection, value: Any, rows: in
     table = check_sweep(held.connection, spec)
     statements = statements_for(table, spec, bounded=False)
     params = spec.rows.params_form or {}
-    found = held.connection.execute(statements.first_matching(), {**params, "rs_limit": rows}).fetchone()
+    found = run(held.connection, statements.first_matching(), {**params, "rs_limit": rows}).fetchone()
     if found is None:
         return _empty(sweep, held, table)
     to = tuple(found)

@@ -13,6 +13,8 @@ from rowsweep.options import duration
 from rowsweep.queue.records import FINISHED_STATES
 from rowsweep.signals import RunSignal
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
+from rowsweep.telemetry.redact import redact_text
+from rowsweep.telemetry.text import safe_text
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.batch.source import Lender
 
 _LOOK_SECONDS: Final = 0.25
+_LONGEST_REASON: Final = 1_000
 _RESULT_SECONDS: Final = 5.0
 
 
@@ -124,7 +127,8 @@ class Run:
         return self._steered("cancel", reason)
 
     def _steered(self, wanted: Wanted, reason: str | None) -> Snapshot:
-        row = ledger_of(self._app.driver).steer(self.run_id, wanted, reason=reason)
+        told = None if reason is None else safe_text(redact_text(reason), _LONGEST_REASON)
+        row = ledger_of(self._app.driver).steer(self.run_id, wanted, reason=told)
         if wanted == "run":
             self._app.work_here()
         self._last = snapshot_of(row, self._last)

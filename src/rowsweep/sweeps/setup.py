@@ -12,6 +12,7 @@ import psycopg
 from rowsweep.errors import ChangedSinceApplied, InvalidDeclaration, InvalidSweepSql
 from rowsweep.sweeps.batch.connection import transaction_settings
 from rowsweep.sweeps.keyset.catalog import Column, Table, find_table
+from rowsweep.sweeps.keyset.cursor import PlainCursor, run
 from rowsweep.sweeps.keyset.statements import Statements, cursor_values
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def check_rows(connection: Any, rows: Rows, assignments: Mapping[str, str] | Non
     for field, text, statement in statements.probes(assignments):
         try:
             with connection.transaction():
-                connection.execute(statement, values)
+                run(connection, statement, values, prepare=True)
         except (psycopg.Error, TypeError) as error:
             raise _sql_refused(field, text, error) from error
     return table
@@ -146,18 +147,18 @@ def set_up(connection: Any, spec: SweepSpec) -> Setup:
     values = dict(spec.rows.params_form or {})
     upper = None
     if spec.rows.until == "start":
-        found = connection.execute(statements_for(table, spec, bounded=False).highest(), {}).fetchone()
+        found = run(connection, statements_for(table, spec, bounded=False).highest(), {}).fetchone()
         upper = None if found is None else tuple(found)
         values.update(cursor_values("u", upper))
     statements = statements_for(table, spec, bounded=upper is not None)
     estimate, source = estimate_rows(connection, statements, values)
-    at = connection.execute("select pg_catalog.to_char(pg_catalog.now(), 'YYYY-MM-DD\"T\"HH24:MI:SS.USOF')").fetchone()
+    at = _one(run(connection, "select pg_catalog.to_char(pg_catalog.now(), 'YYYY-MM-DD\"T\"HH24:MI:SS.USOF')"))
     return Setup(
         table=table,
         source=source_of(spec),
         params=spec.rows.params_form,
         upper=upper,
-        at=at[0],
+        at=at,
         estimate=estimate,
         estimate_source=source,
     )
@@ -176,7 +177,7 @@ def estimate_rows(connection: Any, statements: Matching, values: Mapping[str, An
     Answers `(rows, "count" | "plan")`; needs an open transaction.
     """
     matching = statements.matching()
-    explained = connection.execute(psycopg.sql.SQL("explain (format json) ") + matching, values).fetchone()[0]
+    explained = _one(run(connection, psycopg.sql.SQL("explain (format json) ") + matching, values))
     planned = int(explained[0]["Plan"]["Plan Rows"])
     if planned >= _COUNT_BELOW:
         return planned, "plan"
@@ -190,7 +191,7 @@ def count_rows(connection: Any, statements: Matching, values: Mapping[str, Any])
     try:
         with connection.transaction():
             connection.execute(_COUNT_TIMEOUT)
-            return int(connection.execute(whole, values).fetchone()[0])
+            return int(_one(run(connection, whole, values)))
     except psycopg.errors.QueryCanceled:
         return None
 
@@ -223,3 +224,10 @@ def _sql_refused(field: str, text: str, error: Exception) -> InvalidSweepSql:
         fix=hint,
         meta={"field": field, "expression": text, "sqlstate": getattr(error, "sqlstate", None)},
     )
+
+
+def _one(cursor: PlainCursor) -> Any:
+    """Answer the one value of the one row."""
+    row = cursor.fetchone()
+    assert row is not None  # noqa: S101 - an aggregate and a plan always answer
+    return row[0]

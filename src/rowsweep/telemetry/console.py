@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json as json_text
 import logging
 import math
@@ -40,6 +41,12 @@ def configure_logging(*, json: bool = False, level: str = "info", stream: TextIO
 
 class LineFormatter(RedactingFormatter):
     """Format a record as `12:34:56 info event key=value …`, the time in UTC; a traceback follows on its own lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Answer the lines, the traceback made here: another handler's may be kept on the record, unescaped."""
+        own = copy.copy(record)
+        own.exc_text = None
+        return super().format(own)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
         """Answer the line; what is not printable is escaped, so that no value can steer a terminal."""

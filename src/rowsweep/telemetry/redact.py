@@ -7,7 +7,16 @@ import re
 from urllib.parse import unquote
 
 HIDDEN = "***"
-_SECRET_NAMES = ("password", "sslpassword", "passwd", "pwd", "pgpassword", "oauth_client_secret")
+_SECRET_NAMES = (
+    "password",
+    "sslpassword",
+    "passwd",
+    "pwd",
+    "pgpassword",
+    "oauth_client_secret",
+    "scram_client_key",
+    "scram_server_key",
+)
 _QUOTED_OR_BARE = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(?:\\.|\S)+"""
 _USERINFO = re.compile(r"(?P<head>\b[a-z][a-z0-9+.\-]{0,20}://[^\s:/?#@'\"]*:)[^\s/?#'\"]*@", re.IGNORECASE)
 # A password with an unescaped slash is no valid URL, but the mistake must not print it. What starts as a port is none.

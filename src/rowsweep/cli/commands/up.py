@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowsweep.cli.commands.worker import worker_options
+from rowsweep.cli.commands.worker import declared_queues, worker_options
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.serving import Drain, ReadyPort, serve
 from rowsweep.cli.session import session_of
@@ -43,17 +43,8 @@ def up(  # noqa: PLR0913 - one parameter a flag
     """
 
     def start(app: App) -> None:
-        worker = app.worker(**worker_options(queue or _declared_queues(concurrency), concurrency, visibility))
+        worker = app.worker(**worker_options(queue or declared_queues(concurrency), concurrency, visibility))
         worker.start()
         app.scheduler(on_dispatched=lambda _: worker.kick()).start()
 
     serve(session_of(context), start, drain=drain, ready_port=ready_port, pooler=pooler)
-
-
-def _declared_queues(concurrency: list[str] | None) -> list[str] | None:
-    """Answer the queues of the jobs declared here, unless the flags name some."""
-    from rowsweep.jobs.registry import registered_jobs
-
-    if any("=" in text for text in concurrency or ()):
-        return None
-    return sorted({handle.options.queue for handle in registered_jobs()}) or None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.serving import Drain, ReadyPort, serve
 from rowsweep.cli.session import session_of
+
+if TYPE_CHECKING:
+    from rowsweep.app import App
+    from rowsweep.cli.session import Session
 
 
 def add_to(application: typer.Typer) -> None:
@@ -20,7 +24,7 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     context: typer.Context,
     *,
     queue: Annotated[
-        list[str] | None, typer.Option(metavar="Q", help="A queue to claim from (repeatable), else default.")
+        list[str] | None, typer.Option(metavar="Q", help="A queue to claim from (repeatable), else all declared here.")
     ] = None,
     concurrency: Annotated[
         list[str] | None, typer.Option(metavar="N|Q=N", help="Runs at a time, for each queue or for one (repeatable).")
@@ -37,10 +41,16 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     It logs one line an event. On SIGTERM or Ctrl-C it claims no more and lets what runs finish; a second Ctrl-C
     leaves at once.
     """
-    options = worker_options(queue, concurrency, visibility)
+    worker_options(queue, concurrency, visibility)  # refused before anything is connected to
+    session = session_of(context)
+
+    def start(app: App) -> None:
+        warn_undeclared(session)
+        app.worker(**worker_options(queue or declared_queues(concurrency), concurrency, visibility)).start()
+
     serve(
-        session_of(context),
-        lambda app: app.worker(**options).start(),
+        session,
+        start,
         drain=drain,
         ready_port=ready_port,
         pooler=pooler,
@@ -64,3 +74,22 @@ def worker_options(queues: list[str] | None, concurrency: list[str] | None, visi
         named = {queue: named.get(queue, general) for queue in chosen}
     options: dict[str, Any] = {"queues": chosen, "visibility": visibility}
     return options | ({"concurrency": named} if named else {})
+
+
+def declared_queues(concurrency: list[str] | None) -> list[str] | None:
+    """Answer the queues of the jobs declared here, unless the flags name some."""
+    from rowsweep.jobs.registry import registered_jobs
+
+    if any("=" in text for text in concurrency or ()):
+        return None
+    return sorted({handle.options.queue for handle in registered_jobs()}) or None
+
+
+def warn_undeclared(session: Session) -> None:
+    """Say where nothing is declared: such a worker claims nothing, and the commonest cause is the wrong folder."""
+    from rowsweep.jobs.registry import registered_jobs
+
+    if not registered_jobs():
+        session.output.note(
+            "Nothing is declared here, so nothing is claimed: --app MODULE, or a folder with backfills/."
+        )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rowsweep.cli.demo.orders import PROOF, Proof, make_orders, prove
+from rowsweep.cli.demo.orders import PROOF, Proof, make_orders, prove, refuse_foreign
 from rowsweep.cli.demo.workers import Commands, Killed, Stopped
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import Session, session_of
@@ -100,6 +100,7 @@ class _Story:
         self._output.say(self._app.announcement)
         self._chapter(f"Make a table of {values.number(self._rows)} orders")
         began = real_monotonic()
+        refuse_foreign(self._app.driver)
         self._app.install()
         for name in SWEEPS:
             for run in self._app.runs(name=name, limit=20):

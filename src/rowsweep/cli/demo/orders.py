@@ -57,6 +57,12 @@ class Proof:
         return self.rows == self.written_once == rows and not self.wrong
 
 
+def refuse_foreign(driver: Driver) -> None:
+    """Refuse a database where a table `orders` is not the demo's, before anything is changed there."""
+    with driver.sweep_connection() as connection:
+        _refuse_foreign(connection)
+
+
 def make_orders(driver: Driver, rows: int, made: Callable[[int], None]) -> None:
     """Make the table anew with this many rows, telling `made` how many there are as it goes.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import psycopg
@@ -29,6 +29,8 @@ _SESSION: Final[LiteralString] = """
 set default_transaction_isolation = 'read committed';
 set default_transaction_read_only = off;
 set default_transaction_deferrable = off;
+set idle_session_timeout = 0;
+set array_nulls = on;
 set timezone = 'UTC'"""
 _CONTROL: Final[LiteralString] = """;
 set statement_timeout = '5s';
@@ -64,7 +66,7 @@ class Connections:
     `work` are for bodies and the application's calls; `control` for the claim loop, keeper and settler.
     """
 
-    dsn: str
+    dsn: str = field(repr=False)
     work: int = 10
     control: int = 6
     wait_seconds: float = 10.0
@@ -84,6 +86,12 @@ class SweepConnection(psycopg.Connection[Any]):
     """A connection whose owner may lend it to a handler: while a batch is open, nobody else may end its transaction."""
 
     batch_open: bool = False
+
+    def forget_handlers(self) -> None:
+        """Take back the loaders, dumpers and notice handlers that a body registered."""
+        self._adapters = None
+        self._notice_handlers.clear()
+        self._notify_handlers.clear()
 
     def commit(self) -> None:
         """Commit, unless a batch is open: TransactionEnded."""
@@ -108,7 +116,13 @@ def _refuse(verb: str) -> NoReturn:
 
 def full_dsn(dsn: str) -> str:
     """Answer the DSN with the package's name and time limits, where it does not set its own."""
-    given = conninfo_to_dict(dsn)
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        # libpq quotes the part it does not understand, which may be the password.
+        raise DriverUnavailable(
+            "the DSN does not parse.", fix='rs.connect("postgresql://user@host/database"), special characters as %40'
+        ) from None
     name = given.get("application_name") or os.environ.get("PGAPPNAME") or "rowsweep"
     missing = {key: value for key, value in _ALIVE.items() if key not in given}
     return make_conninfo(dsn, **missing, application_name=name)
@@ -149,6 +163,7 @@ def forget(connection: SweepConnection, *, pooler: bool) -> bool:
     if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
         return False
     connection.cursor_factory = psycopg.Cursor
+    connection.forget_handlers()
     try:
         if not pooler:
             connection.execute(_FORGET)

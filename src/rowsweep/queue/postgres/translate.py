@@ -100,6 +100,12 @@ def translated(error: psycopg.Error, place: str) -> RowsweepError | None:
     fault = _schema_fault(error, place)
     if fault is not None:
         return fault
+    if isinstance(error, pg.InsufficientPrivilege):
+        return DriverUnavailable(
+            f"the role that connects to {place} may not do that: {_primary(error)}",
+            fix='grant it what the README lists under "Your own database"; \\dp x_* in psql shows what it has',
+            meta={"place": place, "sqlstate": error.sqlstate},
+        )
     if isinstance(error, pg.QueryCanceled):
         return TimedOut(
             f"a statement on {place} was cancelled: {_primary(error)}",

@@ -33,6 +33,13 @@ _BEGIN: Final = "begin isolation level read committed, read write"
 _PLANNED_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
 
 
+# What a handler set for the session would hold in the batches behind it, until a pause or a crash: in none, then.
+_FORGET: Final = (
+    "set session authorization default; reset all; set timezone = 'UTC'; set jit = off; set idle_session_timeout = 0; "
+    "unlisten *; select pg_catalog.pg_advisory_unlock_all()"
+)
+
+
 class CommitUnknown(Exception):
     """The connection broke during the commit: only the stored checkpoint says whether the batch is in."""
 
@@ -61,6 +68,7 @@ class BatchConnection:
         of_batch = {name: value for name, value in settings.items() if name not in of_session}
         self._once = "; ".join(_set("session", {**of_session, **_PLANNED_ONCE})) if lasts else None
         self._begin = "; ".join([_BEGIN, *_set("local", of_batch)])
+        self._forgets = runs_handlers and not self._is_pooled
         self._held: ExitStack | None = None
         self._connection: Any = None
         self._stores: Stores | None = None
@@ -106,6 +114,8 @@ class BatchConnection:
         if self._is_pooled:
             self.stage = None  # the next transaction may run on another session, which has no such table
         marker = secrets.token_hex(8)
+        if self._forgets:
+            connection.execute(_FORGET, prepare=False)
         connection.execute(f"{self._begin}; set local {MARKER} = '{marker}'", prepare=False)
         connection.batch_open = True
         try:

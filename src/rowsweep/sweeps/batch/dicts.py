@@ -39,13 +39,14 @@ class IntervalTextLoader(IntervalLoader):
 
 
 def dicts_frame(rows: Sequence[Mapping[str, Any]], table: Table) -> pl.DataFrame | None:
-    """Make a frame of rows as psycopg gives them; None where there are none. A row without a column has null in it."""
+    """Make a frame of rows as psycopg gives them; None where there are none. All have the same columns."""
     import polars as pl
 
     if not rows:
         return None
     columns = {column.name: column for column in table.columns}
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = list(rows[0])
+    _check_even(rows, names, table.key)
     made = {}
     for name in names:
         try:
@@ -53,6 +54,28 @@ def dicts_frame(rows: Sequence[Mapping[str, Any]], table: Table) -> pl.DataFrame
         except UnicodeEncodeError as error:
             raise _no_text(name, rows, table) from error
     return pl.DataFrame(made)
+
+
+def _check_even(rows: Sequence[Mapping[str, Any]], names: Sequence[str], key: Sequence[str]) -> None:
+    """Refuse dicts of different columns: a missing one would be written as null, and nobody meant that."""
+    wanted = set(names)
+    given: Iterable[object] = names
+    odd = [name for name in given if not isinstance(name, str)]
+    if odd:
+        raise InvalidFrame(
+            f"A returned dict has {odd[0]!r} for a column's name.",
+            fix="name columns by text",
+            meta={"column": repr(odd[0])},
+        )
+    for row in rows:
+        if row.keys() != wanted:
+            (column, *_) = sorted(map(str, row.keys() ^ wanted))
+            shown = ", ".join(f"{name}={row.get(name)}" for name in key)
+            raise InvalidFrame(
+                f"The returned dicts differ in their columns: {column!r} is in some of them only (see {shown}).",
+                fix="return every column in every dict, or leave rows out that do not change",
+                meta={"column": column, "key": shown},
+            )
 
 
 def has_keys(page: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]], key: Sequence[str]) -> bool:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from psycopg.rows import tuple_row
-
 from rowsweep.errors import CursorStuck
 from rowsweep.sweeps.batch.batch import BatchPlace
+from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import cursor_values
 
 if TYPE_CHECKING:
@@ -119,4 +118,4 @@ class PageFinder:
         return self._texts[name]
 
     def _execute(self, text: str, values: Mapping[str, Any]) -> Any:
-        return self.held.connection.cursor(row_factory=tuple_row).execute(text, values, prepare=True)
+        return run(self.held.connection, text, values, prepare=True)

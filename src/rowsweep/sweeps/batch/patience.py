@@ -20,7 +20,7 @@ _PASSING: Final = {
     "57014": "statement timeout",
     "54000": "page too large",
 }
-_LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "53300")
+_LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300")
 
 
 class Patience:

@@ -22,6 +22,7 @@ from rowsweep.sweeps.batch.returned import (
     shown_key,
     to_csv,
 )
+from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import STAGE
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _copy(connection: Any, statements: Statements, names: Sequence[str], data: b
 
 def _check_staged(connection: Any, statements: Statements, values: Mapping[str, Any], *, started: bool) -> None:
     """Refuse keys that are repeated or not of this page, compared by the database as their own type."""
-    row = connection.execute(statements.odd_staged(started=started), values).fetchone()
+    row = run(connection, statements.odd_staged(started=started), values).fetchone()
     if row is not None:
         refusal = repeated_key if row[0] else foreign_key
         raise refusal(statements.table.key, row[1:])

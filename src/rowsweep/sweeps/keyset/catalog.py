@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from psycopg import Connection, sql
-from psycopg.rows import tuple_row
 
 from rowsweep.errors import InvalidKey, UnknownSource, nearest
+from rowsweep.sweeps.keyset.cursor import PlainCursor
 from rowsweep.sweeps.keyset.rows import Rows
 
 _TABLE: Final = """
@@ -162,7 +162,7 @@ def find_table(connection: Connection[Any], rows: Rows) -> Table:
 
     Raises UnknownSource for a missing table or column, InvalidKey for what has no usable key; both name what there is.
     """
-    cursor = connection.cursor(row_factory=tuple_row)
+    cursor = PlainCursor(connection)
     wanted = sql.Identifier(*rows.parts).as_string(connection)
     found = cursor.execute(_TABLE, {"name": wanted}).fetchone()
     if found is None:

@@ -65,15 +65,16 @@ class Statements:
         upper = [self._compare("<=", "u")] if self.bounded else []
         behind = sql.SQL("({}) > ({})").format(self._key(), self._key(alias="rs_pages"))
         return sql.SQL(
-            "with recursive rs_pages (rs_page, {key}) as (\n"
+            "with recursive rs_pages ({number}, {key}) as (\n"
             "  (select 1, {key} from {table} where {page} order by {key} limit 1 offset {before})\n"
             "  union all\n"
-            "  select rs_pages.rs_page + 1, {next} from rs_pages cross join lateral (\n"
+            "  select rs_pages.{number} + 1, {next} from rs_pages cross join lateral (\n"
             "    select {key} from {table} where {behind} order by {key} limit 1 offset {before}) rs_next\n"
-            "   where rs_pages.rs_page < {pages}\n"
+            "   where rs_pages.{number} < {pages}\n"
             ")\n"
-            "select true, {texts}, {exact} from rs_pages order by rs_page"
+            "select true, {texts}, {exact} from rs_pages order by {number}"
         ).format(
+            number=quoted(_unlike("rs_page", self.table.key)),
             key=self._key(),
             next=self._key(alias="rs_next"),
             table=self.table.identifier,
@@ -172,7 +173,7 @@ class Statements:
 
     def copy_stage(self, columns: Iterable[str]) -> sql.Composed:
         """Fill the staging table from CSV below a first line that is none."""
-        return sql.SQL("copy pg_temp.{} ({}) from stdin (format csv, header true)").format(
+        return sql.SQL("copy pg_temp.{} ({}) from stdin (format csv, header true, encoding 'UTF8')").format(
             quoted(STAGE), self._names(columns)
         )
 
@@ -262,6 +263,13 @@ class Statements:
 def cursor_values(prefix: str, cursor: Iterable[str | None] | None) -> dict[str, Any]:
     """Bind a cursor's texts as `rs_<prefix>0…`."""
     return {f"rs_{prefix}{at}": text for at, text in enumerate(cursor or ())}
+
+
+def _unlike(name: str, taken: Iterable[str]) -> str:
+    """Answer a name that none of these is."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _type(column: Column) -> sql.SQL:
