@@ -20,9 +20,8 @@ from rowsweep.queue.events import Event
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.handle import Sweep
 from rowsweep.sweeps.keyset.rows import Rows
-from rowsweep.sweeps.purge.declare import Purge, purge
+from rowsweep.sweeps.purge.declare import Budget, Purge, purge
 from rowsweep.sweeps.purge.own import RETENTION_CRON, own_targets
-from rowsweep.sweeps.purge.spec import Budget
 from rowsweep.sweeps.purge.targets import expired, older_than
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.snapshot import Snapshot

@@ -51,6 +51,34 @@ def tasks(app: rs.App, letter: rs.JobHandle[str, None]) -> None:
     rs.Scheduler(driver=app.driver, leader=rs.AdvisoryLockLeader(app.driver))
 
 
+def purges() -> None:
+    """What has expired, target by target."""
+
+    class Sessions:
+        name = "sessions"
+
+        def purge_expired(self, at: dt.datetime) -> int:
+            return 0 if at.tzinfo else 1
+
+    def targets() -> list[Any]:
+        by_age = rs.older_than("events", "created_at", days=90, where="kind = 'seen'", tz="Europe/London")
+        return [
+            by_age,
+            rs.older_than("logs", "at", age="36h"),
+            rs.expired("codes", "until"),
+            Sessions(),
+            *rs.own_targets(),
+        ]
+
+    retention = rs.purge(
+        "retention", targets=targets, confirm=0.3, rate="500/s", batch_rows=2_000, budget=rs.Budget(time="5m", rows=100)
+    )
+    assert_type(retention, rs.Purge)
+    assert_type(retention.launch(confirm=0.5), rs.Run)
+    assert_type(retention.preview(), pl.DataFrame)
+    rs.task("hourly", cron=rs.RETENTION_CRON, tz="UTC", enqueue=lambda _: [(retention, None)])
+
+
 def waiting() -> None:
     """Steps that wait, and the events that they wait for."""
 

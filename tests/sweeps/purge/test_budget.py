@@ -9,7 +9,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.sweeps.ledger import Progress
-from rowsweep.sweeps.purge import passes
+from rowsweep.sweeps.purge.ending import Ending
 from rowsweep.sweeps.run import ledger_of
 from tests.sweeps.field import Field
 from tests.sweeps.purge.events import declare, left, make_events, old_events
@@ -112,12 +112,10 @@ def test_the_ledger_row_and_the_next_pass_come_together(field: Field, monkeypatc
     """D-8, N-060: a crash in between leaves neither."""
     make_events(field, 20, 10)
     run = declare(budget=rs.Budget(rows=10), batch_rows=10, adapt=False, retry=rs.Retry(base="0s")).launch()
-    new_row = passes.PurgePass._new_row
-    monkeypatch.setattr(passes.PurgePass, "_come_back", lambda *_: 1 / 0)
+    monkeypatch.setattr(Ending, "_come_back", lambda *_: 1 / 0)
     assert field.tick().outcome == "retried"
     assert (field.row(run).status, waiting(field)[0][4]) == ("running", run.run_id)
     monkeypatch.undo()
-    assert passes.PurgePass._new_row is new_row
     result = field.finish(run)
     assert result["removed"] == {"events": 10}
     assert len(waiting(field)) == 1

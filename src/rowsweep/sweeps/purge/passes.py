@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.clock import real_monotonic
-from rowsweep.errors import InvariantBroken, LeaseLost, NotImplementedByDriver
-from rowsweep.jobs.request import EnqueueOptions
+from rowsweep.errors import InvariantBroken, NotImplementedByDriver
 from rowsweep.sweeps import gate
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.patience import database_error
@@ -18,6 +17,7 @@ from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.ledger import Progress
 from rowsweep.sweeps.position import FINISH_STEP, SETUP_STEP, Position
+from rowsweep.sweeps.purge.ending import Ending, report_of
 from rowsweep.sweeps.purge.plausible import refuse_implausible
 from rowsweep.sweeps.purge.position import PurgePosition, as_position
 from rowsweep.sweeps.purge.setup import TargetSetup, check_unchanged, set_up_target
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.purge.declare import Purge
     from rowsweep.sweeps.purge.targets import Target
 
-AGAIN_SECONDS: Final = 60.0
 _FIRST_ROUND_SECONDS: Final = 0.25
 _LONGEST_ROUND_SECONDS: Final = 4.0
 _PLAUSIBLE_STEP: Final = "purge:plausible"
@@ -274,57 +273,29 @@ class PurgePass(SteeredPass):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def _finish(self, outcome: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        total = sum(int(one["removed"]) for one in outcome.values())
-        batches = sum(int(one["batches"]) for one in outcome.values())
-        report = {
-            "removed": {name: one["removed"] for name, one in outcome.items()},
-            "blocked": {name: one["blocked"] for name, one in outcome.items() if one["blocked"]},
-            "backlog": {name: one["backlog"] for name, one in outcome.items() if one["backlog"] != 0},
-            "cascades": {name: dict(setup.cascades) for name, setup in self._setups.items() if setup.cascades},
-            "total": total,
-            "at": self._instant.isoformat(),
-        }
+        report = report_of(outcome, self._setups, self._instant)
+        at = self._before
         self._release()
-        at = Position(index=batches - 1, rows=total, written=total)
         with self._ctx.transaction() as tx:
-            stores = self._ctx.driver.join(tx)
-            self._ctx.step.run(FINISH_STEP, lambda: self._end(stores, at, report), tx=tx)
+            ending = Ending(
+                sweep=self._sweep,
+                ctx=self._ctx,
+                stores=self._ctx.driver.join(tx),
+                totals=replace(self._progress.totals(at, final=True), cursor=dict(report)),
+                row=self._new_row(None),
+                options=self._options,
+            )
+            self._ctx.step.run(FINISH_STEP, partial(ending.record, report), tx=tx)
         emit(
             "sweeps.finished",
             sweep=self._sweep.name,
             run_id=str(self._ctx.run_id),
-            rows=total,
-            written=total,
-            batches=batches,
+            rows=at.rows,
+            written=at.written,
+            batches=at.batches,
             active_seconds=round(self._progress.active_seconds, 3),
         )
         return report
-
-    def _end(self, stores: Stores, at: Position, report: Mapping[str, Any]) -> dict[str, Any]:
-        """End the ledger row with the report and, where a backlog is left, enqueue the next pass: both or neither."""
-        assert stores.ledger is not None  # noqa: S101 - asked for when the pass began
-        totals = replace(self._progress.totals(at, final=True), cursor=dict(report))
-        if not stores.ledger.finish(self._ctx.claim, self._ctx.run_id, totals):
-            raise LeaseLost(
-                f"The claim of {self._sweep.name!r} was lost before its end was recorded.",
-                fix=f"rowsweep jobs show {self._ctx.job_id}",
-            )
-        if report["backlog"]:
-            self._come_back(stores)
-        return dict(report)
-
-    def _come_back(self, stores: Stores) -> None:
-        """Enqueue the next pass, unless one is waiting already; its key is never the one this job is live under."""
-        first, second = self._sweep.backlog_keys(self._ctx.record.input)
-        key = second if self._ctx.record.idempotency_key == first else first
-        asked = EnqueueOptions(key=key, delay=f"{AGAIN_SECONDS:g}s", queue=self._ctx.record.queue)
-        request = self._sweep.request(None, asked)
-        (result,) = stores.jobs.enqueue([request])
-        if not result.deduplicated and stores.ledger is not None:
-            own = self._new_row(None)
-            stores.ledger.start(
-                replace(own, run_id=request.run_id, options=dict(self._options), launched_by=request.enqueued_by)
-            )
 
     # -- what every pass has ------------------------------------------------------------------------------------
 
