@@ -95,6 +95,8 @@ class PurgeStatements:
         Answers how many rows it has, how many went, and the place it ends at; no row at the end. That place is the
         walk's own: a row that is moved meanwhile takes no part in it, and stays unless it is still due.
         """
+        # What is due is asked again beside the address: servers may not ask an address again of a row that moved while
+        # its lock was awaited.
         places = _named("rs_o", self.order)
         backwards = _list(sql.SQL("{} desc").format(name) for name in places)
         end = sql.SQL("{}::pg_catalog.text")
