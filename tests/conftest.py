@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -19,6 +20,15 @@ settings.register_profile("rowsweep", deadline=None, print_blob=True)
 settings.load_profile("rowsweep")
 
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """Take back what a command run in this process set up for its log lines: its stream is gone with its test."""
+    logger = logging.getLogger("rowsweep")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.level, logger.propagate = before
 
 
 @pytest.fixture(autouse=True)

@@ -38,8 +38,8 @@ class Drain:
         crew = self._crew
         self._reason = reason
         crew.claims.close()
-        emit("jobs.worker.draining", worker_id=crew.id, reason=reason, in_flight=len(crew.flights))
         crew.drain_signal.set_draining()
+        emit("jobs.worker.draining", worker_id=crew.id, reason=reason, in_flight=len(crew.flights))
 
     def arm(self, deadline_at: float | None) -> None:
         """Arm the cut-off for a deadline, the first one that is given."""

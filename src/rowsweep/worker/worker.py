@@ -204,8 +204,8 @@ class Worker:
         """Begin the one drain of this start; a later deadline still arms its cut-off."""
         if not self._is_draining:
             self._is_draining = True
-            self._state = "draining"
             drain.begin(reason)
+            self._state = "draining"
         drain.arm(deadline_at)
 
     def _tear_down(self, crew: Crew, drain: Drain, deadline_at: float | None) -> None:
