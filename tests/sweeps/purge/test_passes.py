@@ -70,6 +70,19 @@ def test_the_setup_says_what_is_walked(field: Field) -> None:
     assert steps["purge:plain:setup"].output["walks"] == "the key"
 
 
+def test_a_function_is_a_target_under_its_own_name(field: Field) -> None:
+    """S-216: it is called with the pass's instant and answers how many rows it removed."""
+    asked: list[datetime] = []
+
+    def caches(at: datetime) -> int:
+        asked.append(at)
+        return 3
+
+    result = field.finish(rs.purge("own", lambda: [caches]).launch())
+    assert result["removed"] == {"caches": 3}
+    assert [at.utcoffset() for at in asked] == [timedelta(0)]
+
+
 def test_each_target_is_one_step(field: Field) -> None:
     """S-213: a target that is done is not asked again when the pass is."""
     make_events(field, 5, 5)

@@ -140,10 +140,10 @@ class Purge(Sweep[None]):
 def purge(name: str, targets: Callable[[], Sequence[Any]], *, tenant: Tenant = "none", **given: Any) -> Purge:
     """Declare a purge over what `targets()` answers each time it runs: `older_than(…)`, `expired(…)`, or your own.
 
-    A target of your own has a `name` and `purge_expired(at)` answering how many rows it removed. All targets of a pass
-    go by one reading of the database's clock. Rows are deleted in small batches, each its own transaction with its
-    checkpoint; rows that others have locked are taken up again at the end of the pass, rows that a foreign key holds
-    are reported and left.
+    A target of your own has a `name` and `purge_expired(at)` answering how many rows it removed, or is a function of
+    the instant that does. All targets of a pass go by one reading of the database's clock. Rows are deleted in small
+    batches, each its own transaction with its checkpoint; rows that others have locked are taken up again at the end of
+    the pass, rows that a foreign key holds are reported and left.
 
     A pass ends when its `budget` (`Budget(time="10m", rows=5_000_000)`) is spent; while a backlog is left the next
     follows 60 s later. A purge about to remove more than 20 % of a table, or ten times what its median pass removes,

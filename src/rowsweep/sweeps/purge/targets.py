@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, runtime_checkable
@@ -106,17 +106,39 @@ def expired(
     return _target(table, column, where=where, tz=tz, name=name)
 
 
-def checked(targets: object) -> list[Target | RowTarget]:
-    """Check what a purge's function answered.
+@dataclass(frozen=True, slots=True)
+class FunctionTarget:
+    """A function of the pass's instant that deletes what had expired and answers how many rows that was."""
+
+    function: Callable[[datetime], int]
+
+    @property
+    def name(self) -> str:
+        """The function's own name."""
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def purge_expired(self, at: datetime) -> int:
+        """Call it."""
+        return self.function(at)
+
+
+def checked(given: object) -> list[Target | RowTarget]:
+    """Check what a purge's function answered; a function among them is a target under its own name.
 
     Raises InvalidDeclaration for what is no list of targets, InvariantBroken where two have one name.
     """
-    if not isinstance(targets, (list, tuple)) or not all(isinstance(t, (RowTarget, Target)) for t in targets):
-        raise InvalidDeclaration(
-            f"targets must be a function that answers a list of targets; it answered {targets!r:.120}.",
-            fix=_EXAMPLE,
-            meta={"field": "targets"},
-        )
+    targets: list[Target | RowTarget] = []
+    for target in given if isinstance(given, (list, tuple)) else (None,):
+        if isinstance(target, (RowTarget, Target)):
+            targets.append(target)
+        elif callable(target):
+            targets.append(FunctionTarget(target))
+        else:
+            raise InvalidDeclaration(
+                f"targets must be a function that answers a list of targets; it answered {given!r:.120}.",
+                fix=_EXAMPLE,
+                meta={"field": "targets"},
+            )
     names = [target.name for target in targets]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -125,7 +147,7 @@ def checked(targets: object) -> list[Target | RowTarget]:
             fix='older_than(…, name="…") on one of them',
             meta={"target": twice},
         )
-    return list(targets)
+    return targets
 
 
 def _target(table: str | tuple[str, ...], column: object, *, name: str | None, tz: str, **given: Any) -> RowTarget:
