@@ -37,7 +37,7 @@ def assert_survived(site: Site, storm: Storm) -> None:
     assert [event for event in logged if event["event"] in UNEXPECTED] == []
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", FORMS[:1])
 def test_every_row_is_written_once_through_a_few_kills_and_a_stopped_holder(site: Site, name: str) -> None:
     """N-060, N-061, N-063, N-120, S-323: the quick form of the storm."""
     storm = weather(site, name, rows=20_000, kills=5, stops=1)

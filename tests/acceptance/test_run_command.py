@@ -48,7 +48,7 @@ def killed_again_and_again(site: Site, sweep: str, *, kills: int) -> None:
     site.assert_exact()
 
 
-@pytest.mark.parametrize("sweep", ["by-set", "by-frame"])
+@pytest.mark.parametrize("sweep", ["by-set"])
 def test_a_sweep_killed_and_run_again_ends_with_every_row_written_once(site: Site, sweep: str) -> None:
     """N-060: the command finds its own run again, waits for the lease of the one that died, and goes on."""
     site.fill(ROWS, least=0.01, most=0.05)

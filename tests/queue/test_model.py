@@ -286,7 +286,7 @@ class QueueMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(recent)) if recent else None
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 200), ("postgres", 80)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 200), ("postgres", 40)])
 def test_random_operations_agree_with_a_small_model(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     """S-069, S-078, S-102, S-111, N-033: whatever is done in whatever order, every answer and row is the model's."""
     run_state_machine_as_test(
