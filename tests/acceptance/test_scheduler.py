@@ -245,9 +245,11 @@ def test_each_occurrence_fires_once_through_many_disturbances(site: Site) -> Non
     assert_accounted_for(site, end, leaders=40)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_the_same_disturbances_find_what_an_unfenced_watermark_does_twice(site: Site) -> None:
     """S-247: the control: a storm that finds nothing here would prove nothing there."""
-    end = storm(site, times=10, speed=20_000, more=("--unfenced",))
+    end = storm(site, times=60, speed=10_000, more=("--unfenced",))
     assert [found for found in all_findings(site, end) if "times" in found] != []
 
 
