@@ -298,7 +298,7 @@ def test_rows_are_listed_newest_first(world: World) -> None:
 
 
 def test_rows_are_filtered(world: World) -> None:
-    """S-200: by name, status, kind and the beginning of the run's id."""
+    """S-200: by name, status, kind, the beginning of the run's id, and ids; an id without a row answers none."""
     job = world.sweep("totals")
     export = fresh_id()
     world.ledger.start(new_backfill(export, "archive", kind="export"))
@@ -310,6 +310,9 @@ def test_rows_are_filtered(world: World) -> None:
         ({"run_id_prefix": str(export)}, [export]),
         ({"run_id_prefix": str(export)[:13]}, [export, job.run_id]),
         ({"run_id_prefix": "%"}, []),
+        ({"run_ids": [job.run_id, fresh_id(), export]}, [export, job.run_id]),
+        ({"run_ids": [job.run_id], "status": "running"}, []),
+        ({"run_ids": []}, []),
         ({"name": "totals", "kind": "export"}, []),
     ]
     for filters, expected in asked:

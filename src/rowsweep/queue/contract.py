@@ -147,9 +147,10 @@ class LedgerStore(Protocol):
         status: BackfillStatus | None = None,
         kind: SweepKind | None = None,
         run_id_prefix: str | None = None,
+        run_ids: Sequence[UUID] | None = None,
         limit: int = 100,
     ) -> list[Backfill]:
-        """Answer rows, newest first."""
+        """Answer rows, newest first; with `run_ids` those of them that there are, in one statement."""
 
     def steer(self, run_id: UUID, wanted: Wanted, *, reason: str | None = None) -> Backfill:
         """Pause, resume or cancel a run in one transaction, from any process; twice is once.

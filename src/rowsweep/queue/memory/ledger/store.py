@@ -98,9 +98,10 @@ class MemoryLedger:
         status: BackfillStatus | None = None,
         kind: SweepKind | None = None,
         run_id_prefix: str | None = None,
+        run_ids: Sequence[UUID] | None = None,
         limit: int = 100,
     ) -> list[Backfill]:
-        """Answer rows, newest first."""
+        """Answer rows, newest first; with `run_ids` those of them that there are, in one statement."""
         count(limit, option="limit", minimum=0)
         chosen = [
             row
@@ -109,6 +110,7 @@ class MemoryLedger:
             and (status is None or row.status == status)
             and (kind is None or row.kind == kind)
             and str(row.run_id).startswith(run_id_prefix or "")
+            and (run_ids is None or row.run_id in run_ids)
         ]
         chosen.sort(key=lambda row: (row.started_at, row.run_id), reverse=True)
         return [self._answer(row) for row in chosen[:limit]]

@@ -106,12 +106,20 @@ class PostgresLedger:
         status: BackfillStatus | None = None,
         kind: SweepKind | None = None,
         run_id_prefix: str | None = None,
+        run_ids: Sequence[UUID] | None = None,
         limit: int = 100,
     ) -> list[Backfill]:
-        """Answer rows, newest first."""
+        """Answer rows, newest first; with `run_ids` those of them that there are, in one statement."""
         if count(limit, option="limit", minimum=0) == 0:
             return []
-        values = {"name": name, "status": status, "kind": kind, "run_id_prefix": run_id_prefix, "limit": limit}
+        values = {
+            "name": name,
+            "status": status,
+            "kind": kind,
+            "run_id_prefix": run_id_prefix,
+            "run_ids": None if run_ids is None else list(run_ids),
+            "limit": limit,
+        }
         return [records.backfill(row) for row in self._session.rows(_SQL["list"], values)]
 
     def steer(self, run_id: UUID, wanted: Wanted, *, reason: str | None = None) -> Backfill:

@@ -177,6 +177,7 @@ from (
     and (%(status)s::text is null or p.status = %(status)s::text)
     and (%(kind)s::text is null or p.kind = %(kind)s::text)
     and (%(run_id_prefix)s::text is null or starts_with(p.run_id::text, %(run_id_prefix)s::text))
+    and (%(run_ids)s::uuid[] is null or p.run_id = any (%(run_ids)s::uuid[]))
   order by p.started_at desc, p.run_id desc
   limit %(limit)s::bigint
 ) b
