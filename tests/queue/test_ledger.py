@@ -278,7 +278,7 @@ def test_a_row_shows_its_first_job(world: World) -> None:
     world.running("totals", run_id=job.run_id)
     world.settle(job, Retry(delay_seconds=90, error=ERROR), sweep=True)
     row = world.row(job.run_id)
-    assert (row.job_id, row.job_state, row.attempt) == (job.id, "ready", 1)
+    assert (row.job_id, row.job_state, row.attempt, row.max_attempts) == (job.id, "ready", 1, 3)
     assert row.retry_at == world.job(job.id).run_at
     world.hands.pass_time(91)
     assert world.row(job.run_id).retry_at is None

@@ -34,6 +34,7 @@ def snapshot(**changed: Any) -> Snapshot:
         "batch_ms": 21.4,
         "waiting_for": None,
         "attempt": 1,
+        "max_attempts": 20,
         "rejected_rows": 0,
         "last_error": None,
         "last_error_code": None,

@@ -52,7 +52,23 @@ def test_a_paused_sweep_does_not_promise_a_time_of_arrival() -> None:
 def test_an_error_is_said_in_one_clean_line_with_its_code_once() -> None:
     """N-104."""
     failed = snapshot(status="failed", last_error="X_A: bad\nline", last_error_code="X_A")
-    assert facts.trouble(failed) == "X_A: bad\\nline"
+    assert facts.trouble(failed) == "X_A: bad line"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"attempt": 1}, None),
+        ({"attempt": 4}, "attempt 4 of 20"),
+        ({"attempt": 4, "max_attempts": None}, "attempt 4"),
+        ({"attempt": 1, "words": "retrying at 03:04:05 UTC"}, "attempt 1 of 20 failed"),
+        ({"attempt": 4, "status": "failed", "words": "failed"}, None),
+    ],
+)
+def test_an_attempt_behind_the_first_is_said(changed: dict[str, object], words: str | None) -> None:
+    """N-074: also while the run waits for its next one."""
+    assert facts.attempt_words(snapshot(**changed)) == words
+    assert (words in facts.facts(snapshot(**changed))) == (words is not None)
 
 
 def test_a_sweep_that_waits_says_for_what() -> None:

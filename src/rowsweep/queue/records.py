@@ -327,8 +327,8 @@ class BatchClosed:
 class Backfill:
     """One row of `x_backfills`; the fields are its columns, and what is derived from the run's jobs.
 
-    `live` says whether a job of the run is held under a lease that has not lapsed; `job_state`, `attempt` and
-    `retry_at` are those of its first job (None once it was removed).
+    `live` says whether a job of the run is held under a lease that has not lapsed; `job_state`, `attempt`,
+    `retry_at` and `max_attempts` are those of its first job (None once it was removed).
     """
 
     run_id: UUID
@@ -364,6 +364,7 @@ class Backfill:
     job_state: JobState | None
     attempt: int | None
     retry_at: datetime | None
+    max_attempts: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,11 @@ def clean_lines(value: object) -> list[str]:
     return [clean(line) for line in str(value).splitlines()]
 
 
+def one_line(value: object) -> str:
+    """Answer the text in one clean line, its own lines joined by spaces."""
+    return " ".join(filter(None, (line.strip() for line in clean_lines(value))))
+
+
 def cut(text: str, width: int) -> str:
     """Answer clean text in at most `width` cells, with an ellipsis where some of it is missing."""
     if cell_len(text) <= width:

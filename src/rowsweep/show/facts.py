@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from rowsweep.show import values
-from rowsweep.show.clean import clean
+from rowsweep.show.clean import clean, one_line
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
@@ -80,6 +80,8 @@ def facts(snapshot: Snapshot) -> list[str]:
     else:
         said.append(f"{values.number(snapshot.batches)} batches")
         said.append(f"{values.span(snapshot.active_seconds)} at work")
+    if attempt := attempt_words(snapshot):
+        said.append(attempt)
     if snapshot.rejected_rows:
         said.append(f"{values.number(snapshot.rejected_rows)} rows set aside")
     return said
@@ -91,9 +93,19 @@ def trouble(snapshot: Snapshot) -> str | None:
         return f"waiting for {clean(snapshot.waiting_for)}"
     if snapshot.last_error and snapshot.status != "done":
         code = f"{clean(snapshot.last_error_code)}: " if snapshot.last_error_code else ""
-        text = clean(snapshot.last_error)
+        text = one_line(snapshot.last_error)
         return text if text.startswith(code) else code + text
     return None
+
+
+def attempt_words(snapshot: Snapshot) -> str | None:
+    """Answer which attempt is made or has failed; None for a first one, and where the run has ended."""
+    if not snapshot.is_open or not snapshot.attempt:
+        return None
+    of = f"attempt {snapshot.attempt}" + ("" if snapshot.max_attempts is None else f" of {snapshot.max_attempts}")
+    if snapshot.words.startswith("retrying"):
+        return f"{of} failed"
+    return of if snapshot.attempt > 1 else None
 
 
 def _time_left(snapshot: Snapshot) -> str:

@@ -18,7 +18,7 @@ _MOST_PERCENT_BEFORE_DONE: Final = 99.0
 _OPEN: Final = ("running", "paused")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Snapshot:
     """What is known of a sweep at one moment; plain and JSON-safe through `as_json()`.
 
@@ -45,6 +45,7 @@ class Snapshot:
     batch_ms: float | None
     waiting_for: str | None
     attempt: int | None
+    max_attempts: int | None
     rejected_rows: int
     last_error: str | None
     last_error_code: str | None
@@ -58,6 +59,9 @@ class Snapshot:
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of {self.name!r}: {self.words}, {self.rows:,} rows, run {self.run_id}>"
 
     @property
     def is_open(self) -> bool:
@@ -95,6 +99,7 @@ def snapshot_of(row: Backfill, before: Snapshot | None = None) -> Snapshot:
         batch_ms=batch_ms,
         waiting_for=row.waiting_for,
         attempt=row.attempt,
+        max_attempts=row.max_attempts,
         rejected_rows=row.rejected_rows,
         last_error=row.last_error,
         last_error_code=row.last_error_code,

@@ -162,6 +162,7 @@ class MemoryLedger:
             job_id=first.id if first else None,
             job_state=first.state if first else None,
             attempt=first.attempt if first else None,
+            max_attempts=first.max_attempts if first else None,
             retry_at=first.run_at if first and first.state == "ready" and first.run_at > now else None,
         )
 
@@ -212,4 +213,5 @@ def _opened(row: NewBackfill, now: datetime) -> Backfill:
         job_state=None,
         attempt=None,
         retry_at=None,
+        max_attempts=None,
     )

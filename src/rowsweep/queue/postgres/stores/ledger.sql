@@ -143,10 +143,10 @@ select b.run_id, b.name, b.kind, b.checksum, b.app_version, b.environment, b.sta
        b.rows, b.written, b.batches, b.cursor, b.estimated_rows, b.estimate_source, b.active_seconds, b.samples,
        b.shards, b.input, b.options, b.rejected, b.rejected_rows, b.launched_by, b.last_error,
        b.last_error_code, b.started_at, b.updated_at, b.finished_at, coalesce(l.live, false), f.id, f.state,
-       f.attempt, f.retry_at
+       f.attempt, f.retry_at, f.max_attempts
 from /* schema */x_backfills b
 left join lateral (
-  select j.id, j.state, j.attempt,
+  select j.id, j.state, j.attempt, j.max_attempts,
          case when j.state = 'ready' and j.run_at > now() then j.run_at end as retry_at
   from /* schema */x_jobs j
   where j.run_id = b.run_id
@@ -166,7 +166,7 @@ select b.run_id, b.name, b.kind, b.checksum, b.app_version, b.environment, b.sta
        b.rows, b.written, b.batches, b.cursor, b.estimated_rows, b.estimate_source, b.active_seconds, b.samples,
        b.shards, b.input, b.options, b.rejected, b.rejected_rows, b.launched_by, b.last_error,
        b.last_error_code, b.started_at, b.updated_at, b.finished_at, coalesce(l.live, false), f.id, f.state,
-       f.attempt, f.retry_at
+       f.attempt, f.retry_at, f.max_attempts
 from (
   select p.run_id, p.name, p.kind, p.checksum, p.app_version, p.environment, p.status, p.wanted, p.waiting_for,
          p.rows, p.written, p.batches, p.cursor, p.estimated_rows, p.estimate_source, p.active_seconds,
@@ -182,7 +182,7 @@ from (
   limit %(limit)s::bigint
 ) b
 left join lateral (
-  select j.id, j.state, j.attempt,
+  select j.id, j.state, j.attempt, j.max_attempts,
          case when j.state = 'ready' and j.run_at > now() then j.run_at end as retry_at
   from /* schema */x_jobs j
   where j.run_id = b.run_id

@@ -154,6 +154,7 @@ def backfill(row: Sequence[Any]) -> Backfill:
         job_state=row[30],
         attempt=row[31],
         retry_at=_utc(row[32]),
+        max_attempts=row[33],
     )
 
 
