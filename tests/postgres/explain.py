@@ -28,6 +28,8 @@ MODULES = (
             "workers",
             "holds.slots",
             "holds.pauses",
+            "upkeep.counters",
+            "upkeep.retention",
         )
     ),
     f"{STORES}.schedules.watermarks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
 from uuid import UUID
@@ -14,6 +14,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from rowsweep.queue.counters import CounterBucket
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.testing.clock import FakeClock
@@ -55,6 +56,18 @@ class MemoryHands:
     def edit(self, job_id: UUID, **columns: Any) -> None:
         self._state.write(replace(self._state.jobs[job_id], **columns))
 
+    def put_counter(self, row: CounterBucket, *, shard: int = 0) -> None:
+        """Keep one row a bucket: there are no shards here."""
+        former = self._state.counters.get((row.tier, row.bucket_at, row.name))
+        if former is not None:
+            row = replace(
+                row,
+                completed=former.completed + row.completed,
+                run_ms=former.run_ms + row.run_ms,
+                max_run_ms=max(former.max_run_ms, row.max_run_ms),
+            )
+        self._state.counters[row.tier, row.bucket_at, row.name] = row
+
 
 class PostgresHands:
     """Move every instant of every row into the past, and update rows directly."""
@@ -79,6 +92,14 @@ class PostgresHands:
         assignments = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in columns]
         statement = sql.SQL("update x_jobs set {} where id = %(id)s").format(sql.SQL(", ").join(assignments))
         self._connection.execute(statement, {"id": job_id, **columns})
+
+    def put_counter(self, row: CounterBucket, *, shard: int = 0) -> None:
+        """Put one row of a shard."""
+        values = {**asdict(row), "bucket": row.bucket_at, "shard": shard}
+        del values["bucket_at"]
+        names = sql.SQL(", ").join(map(sql.Identifier, values))
+        given = sql.SQL(", ").join(map(sql.Placeholder, values))
+        self._connection.execute(sql.SQL("insert into x_job_counters ({}) values ({})").format(names, given), values)
 
     def empty(self) -> None:
         """Delete every row: a truncation costs more than the few rows that a test leaves."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rowsweep.queue.counters import CounterBucket, CounterTier
 from rowsweep.queue.records import WorkerInfo, claim_of
 from rowsweep.queue.retention import RETENTION_KINDS, RetentionKind, RetentionStore
 from rowsweep.queue.verdicts import Done
@@ -182,6 +183,25 @@ def test_nothing_goes_before_its_time(world: World) -> None:
     assert {kind: remove(world, kind, seconds=DAY) for kind in RETENTION_KINDS} == dict.fromkeys(RETENTION_KINDS, 0)
 
 
+def test_a_counter_goes_only_once_a_coarser_one_holds_it(world: World) -> None:
+    """D-39, D-20: what is not folded yet would be lost; a shard is a row like any other."""
+    hour = world.hands.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
+
+    def put(tier: CounterTier, at: timedelta, name: str, *, shard: int = 0) -> None:
+        world.hands.put_counter(CounterBucket(tier=tier, bucket_at=hour + at, name=name), shard=shard)
+
+    put("minute", timedelta(minutes=7), "folded", shard=1)
+    put("hour", timedelta(0), "folded")
+    put("minute", timedelta(minutes=7), "unfolded", shard=1)
+    put("day", timedelta(days=-500), "ancient")
+    assert removable(world, "minute-counters", seconds=7_200) == 1
+    assert remove(world, "minute-counters", seconds=7_200) == 1
+    assert remove(world, "hour-counters", seconds=3_600) == 0
+    assert remove(world, "day-counters", seconds=400 * DAY) == 1
+    assert [bucket.name for bucket in world.counters.list()] == ["unfolded"]
+    assert [bucket.name for bucket in world.counters.list(tier="day")] == ["folded", "unfolded"]
+
+
 # -- what only Postgres keeps ------------------------------------------------------------------------------------
 
 
@@ -213,24 +233,6 @@ def test_published_outbox_rows_go_and_pending_ones_stay(world: World, execute: C
     assert remove(world, "outbox", seconds=7 * DAY) == 1
     assert execute("select count(*) from x_outbox") == [(3,)]
     execute("delete from x_outbox")
-
-
-def test_a_counter_goes_only_once_a_coarser_one_holds_it(world: World, execute: Callable[..., list[Any]]) -> None:
-    """D-39, D-20: what is not folded yet would be lost."""
-    hour = "date_trunc('hour', now(), 'UTC') - interval '5 hours'"
-    insert = f"insert into x_job_counters (tier, bucket, name, shard) values (%s, {hour} + %s::interval, %s, %s)"
-    execute(insert, "minute", "7 minutes", "folded", 1)
-    execute(insert, "hour", "0", "folded", 0)
-    execute(insert, "minute", "7 minutes", "unfolded", 1)
-    execute(insert, "day", "-500 days", "ancient", 0)
-    assert removable(world, "minute-counters", seconds=7_200) == 1
-    assert remove(world, "minute-counters", seconds=7_200) == 1
-    assert remove(world, "hour-counters", seconds=3_600) == 0
-    assert remove(world, "day-counters", seconds=400 * DAY) == 1
-    assert execute("select tier, name from x_job_counters order by 1, 2") == [
-        ("hour", "folded"),
-        ("minute", "unfolded"),
-    ]
 
 
 def test_a_row_locked_elsewhere_is_passed_over(world: World, execute: Callable[..., list[Any]]) -> None:

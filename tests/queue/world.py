@@ -20,6 +20,7 @@ from rowsweep.queue.contract import (
     Transaction,
     WorkerStore,
 )
+from rowsweep.queue.counters import CounterBucket, CounterStore
 from rowsweep.queue.events import Event, EventStore, NewEvent, Published, StepWait
 from rowsweep.queue.holds import PauseStore, SlotStore
 from rowsweep.queue.records import (
@@ -61,6 +62,9 @@ class Hands(Protocol):
     def edit(self, job_id: UUID, **columns: Any) -> None:
         """Set columns of a job's row."""
 
+    def put_counter(self, row: CounterBucket, *, shard: int = 0) -> None:
+        """Put a counter's row."""
+
 
 @dataclass
 class World:
@@ -100,6 +104,10 @@ class World:
     @property
     def slots(self) -> SlotStore:
         return _present(self.driver.stores().slots)
+
+    @property
+    def counters(self) -> CounterStore:
+        return _present(self.driver.stores().counters)
 
     @property
     def pauses(self) -> PauseStore:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from rowsweep.queue.counters import CounterStore
     from rowsweep.queue.events import EventStore, StepWait
     from rowsweep.queue.holds import PauseStore, SlotStore
     from rowsweep.queue.records import (
@@ -237,6 +238,7 @@ class Stores:
     pauses: PauseStore | None = None
     events: EventStore | None = None
     retention: RetentionStore | None = None
+    counters: CounterStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

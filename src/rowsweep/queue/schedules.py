@@ -36,6 +36,15 @@ class Leadership:
     expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A lease as its holder asks for it."""
+
+    name: str
+    holder: str
+    seconds: float
+
+
 class ScheduleStore(Protocol):
     """Keep a watermark a task: no occurrence up to it is fired any more."""
 

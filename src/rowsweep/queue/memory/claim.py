@@ -12,6 +12,7 @@ from rowsweep.errors import NoQueuesNamed
 from rowsweep.options import count
 from rowsweep.queue.memory.ledger.moves import end_backfill
 from rowsweep.queue.memory.state import job_answer
+from rowsweep.queue.memory.upkeep.buckets import count_end
 from rowsweep.queue.records import LEASE_LAPSED_FINAL_ATTEMPT, WAITING_STATES, ClaimPass, is_final_attempt
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def _bury(state: State, job: Job, options: ClaimOptions, now: datetime) -> Job:
     )
     state.write(buried)
     end_backfill(state, buried, "failed", now)
+    count_end(state, job.name, "dead" if buried.state == "dead" else "dropped", now)
     return buried
 
 

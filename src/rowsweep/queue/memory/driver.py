@@ -14,11 +14,12 @@ from rowsweep.queue.memory.holds.slots import MemorySlots
 from rowsweep.queue.memory.inspection import MemoryInspection
 from rowsweep.queue.memory.jobs import MemoryJobs
 from rowsweep.queue.memory.ledger.store import MemoryLedger
-from rowsweep.queue.memory.retention import MemoryRetention
 from rowsweep.queue.memory.schedules import MemoryLeader, MemorySchedules
 from rowsweep.queue.memory.state import State
 from rowsweep.queue.memory.steering import MemorySteering
 from rowsweep.queue.memory.steps import MemorySteps
+from rowsweep.queue.memory.upkeep.counters import MemoryCounters
+from rowsweep.queue.memory.upkeep.retention import MemoryRetention
 from rowsweep.queue.memory.wake import MemoryWake
 from rowsweep.queue.memory.workers import MemoryWorkers
 
@@ -129,4 +130,5 @@ def _stores_over(state: State) -> Stores:
         pauses=MemoryPauses(state),
         events=MemoryEvents(state),
         retention=MemoryRetention(state),
+        counters=MemoryCounters(state),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.events.store import wake_parked
 from rowsweep.queue.memory.ledger.moves import end_backfill, is_pause_wanted, note_error, pause_backfill
+from rowsweep.queue.memory.upkeep.buckets import count_end
 from rowsweep.queue.verdicts import (
     Bury,
     Defer,
@@ -49,6 +50,9 @@ def settle_one(state: State, settlement: Settlement, now: datetime, *, resent: b
     elif settlement.sweep:
         _move_ledger(state, settled, settlement.verdict, now)
     state.write(settled, wakes=wakes(settlement.verdict))
+    counter = effect_of(settlement.verdict).counter
+    if counter is not None:
+        count_end(state, job.name, counter, now, duration_ms=settlement.duration_ms)
     if isinstance(settlement.verdict, Park):
         wake_parked(state, settled, now)
     return True

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.clock import Clock
+    from rowsweep.queue.counters import CounterBucket, CounterTier
     from rowsweep.queue.holds import Pause, SlotHolder
     from rowsweep.queue.memory.events.store import KeptEvent
     from rowsweep.queue.records import Backfill, Claim, Job, Step, WorkerInfo
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _BACKFILL_JSON: Final = ("cursor", "samples", "shards", "input", "options", "rejected")
 
 Key = tuple[str, str, str]
+CounterKey = tuple["CounterTier", "datetime", str]
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -59,6 +61,7 @@ class State:
     leaders: dict[str, Leadership] = field(default_factory=dict)
     slots: dict[tuple[str, int], SlotHolder] = field(default_factory=dict)
     pauses: dict[tuple[str | None, str | None], Pause] = field(default_factory=dict)
+    counters: dict[CounterKey, CounterBucket] = field(default_factory=dict)
     events: dict[UUID, KeptEvent] = field(default_factory=dict)
     event_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     max_events: int = 10_000
@@ -139,6 +142,7 @@ class State:
             self.workers,
             self.slots,
             self.pauses,
+            self.counters,
             self.events,
         )
 

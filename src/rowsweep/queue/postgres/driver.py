@@ -22,12 +22,13 @@ from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
 from rowsweep.queue.postgres.stores.ledger import PostgresLedger
-from rowsweep.queue.postgres.stores.retention import PostgresRetention
 from rowsweep.queue.postgres.stores.schedules.advisory import AdvisoryLock
 from rowsweep.queue.postgres.stores.schedules.leader import PostgresLeader
 from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedules
 from rowsweep.queue.postgres.stores.steering import PostgresSteering
 from rowsweep.queue.postgres.stores.steps import PostgresSteps
+from rowsweep.queue.postgres.stores.upkeep.counters import PostgresCounters
+from rowsweep.queue.postgres.stores.upkeep.retention import PostgresRetention
 from rowsweep.queue.postgres.stores.workers import PostgresWorkers
 from rowsweep.queue.postgres.wake import PostgresWake
 
@@ -171,6 +172,7 @@ def _stores_over(session: Session) -> Stores:
         pauses=PostgresPauses(session),
         events=PostgresEvents(session),
         retention=PostgresRetention(session),
+        counters=PostgresCounters(session),
     )
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 from rowsweep.errors import UnknownRowStatus
+from rowsweep.queue.counters import CounterBucket, CounterTier
 from rowsweep.queue.events import Event
 from rowsweep.queue.records import (
     BACKFILL_STATUSES,
@@ -155,6 +156,23 @@ def backfill(row: Sequence[Any]) -> Backfill:
         attempt=row[31],
         retry_at=_utc(row[32]),
         max_attempts=row[33],
+    )
+
+
+def counter_bucket(tier: CounterTier, row: Sequence[Any]) -> CounterBucket:
+    """Answer a bucket of a tier from its instant, name and figures."""
+    return CounterBucket(
+        tier=tier,
+        bucket_at=_instant(row[0]),
+        name=row[1],
+        completed=row[2],
+        retried=row[3],
+        deferred=row[4],
+        dead=row[5],
+        dropped=row[6],
+        refused=row[7],
+        run_ms=row[8],
+        max_run_ms=row[9],
     )
 
 

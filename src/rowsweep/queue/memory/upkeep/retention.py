@@ -1,4 +1,4 @@
-"""Retention of the memory driver's rows; it keeps no outbox and no counters."""
+"""Retention of the memory driver's rows; it keeps no outbox."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.queue.memory.state import locked
+from rowsweep.queue.memory.upkeep.buckets import is_folded
 from rowsweep.queue.retention import Removable, Removed
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ class MemoryRetention:
             ]
         elif part == "events":
             found = _of(state.events, lambda kept: kept.event.expires_at, lambda at: at <= before)
+        elif part == "counters":
+            found = [
+                (row.bucket_at, partial(state.counters.pop, key))
+                for key, row in sorted(state.counters.items())
+                if row.tier == first and row.bucket_at < before and (first == "day" or is_folded(state, row))
+            ]
         elif part == "workers":
             found = _of(state.workers, lambda row: row.expires_at, lambda at: at <= before)
         elif part == "slots":
