@@ -13,25 +13,22 @@ from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.retry import Retry
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import Rate
-from rowsweep.sweeps.handle import Sweep, sweep_options
+from rowsweep.sweeps.handle import Sweep, TableSweep, sweep_options
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.spec import SweepSpec, checksum
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rowsweep.signals import RunSignal
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.batch import Batch
-    from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.keyset.catalog import Column, Table
-    from rowsweep.sweeps.run import Host
 
 In = TypeVar("In")
 Handler = Callable[["Batch"], Any]
 
 
-class RowSweep(Sweep[In]):
+class RowSweep(TableSweep[In]):
     """A sweep over the rows of one table."""
 
     spec: SweepSpec
@@ -55,32 +52,6 @@ class RowSweep(Sweep[In]):
 
         return preview(self, n, value, allow_effects=allow_effects)
 
-    def check_here(self, app: Host, tenant: str | None) -> None:
-        """Check table, key and SQL against the database that is swept, writing nothing."""
-        from rowsweep.sweeps.setup import check_sweep
-
-        held = self.held_on(app, None, tenant)
-        try:
-            with held.transaction():
-                check_sweep(held.connection, self.spec)
-        finally:
-            held.release()
-
-    def held_on(self, app: Host, signal: RunSignal | None, tenant: str | None) -> BatchConnection:
-        """Answer what holds a connection to the database that is swept, the queue's unless `source` names another."""
-        from rowsweep.sweeps.batch.connection import BatchConnection
-        from rowsweep.sweeps.batch.source import IDLE_MS, PooledSource
-        from rowsweep.sweeps.setup import settings_for
-
-        source, crosses = self.spec.source, self.crosses_tenants
-        runs_handlers = self.spec.handler is not None
-        if source is None:
-            settings = settings_for(self.spec, tenant, cross_tenant=crosses)
-            return BatchConnection(app.driver, signal, settings, runs_handlers=runs_handlers)
-        lender = app.source(source) if isinstance(source, str) else PooledSource(source)
-        settings = settings_for(self.spec, tenant, cross_tenant=crosses, idle_ms=IDLE_MS)
-        return BatchConnection(lender, signal, settings, runs_handlers=True)
-
     def read_columns(self, table: Table) -> list[Column]:
         """Answer the columns a handler sees: the key first, then those declared (all, where none are)."""
         wanted = self.spec.rows.columns or [column.name for column in table.columns]
@@ -89,13 +60,9 @@ class RowSweep(Sweep[In]):
 
     def describe(self) -> dict[str, Any]:
         """Answer the declaration as plain JSON."""
-        rows, spec = self.spec.rows, self.spec
+        spec = self.spec
         return {
             **super().describe(),
-            "table": ".".join(rows.parts),
-            "key": None if rows.key_columns is None else list(rows.key_columns),
-            "where": rows.where,
-            "until": rows.until,
             "set": None if spec.assignments is None else dict(spec.assignments),
             "handler": None if spec.handler is None else getattr(spec.handler, "__qualname__", repr(spec.handler)),
             "atomic": spec.atomic,
@@ -104,10 +71,18 @@ class RowSweep(Sweep[In]):
     def _checksum(self) -> str:
         return checksum(self.kind, self.spec)
 
-    def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
-        from rowsweep.sweeps.passes import Pass
+    @property
+    def assignments(self) -> Mapping[str, str] | None:
+        """What is set in the database, where that is what the sweep does."""
+        return self.spec.assignments
 
-        return Pass(self, ctx, value).run()
+    def _runs_handlers(self) -> bool:
+        return self.spec.handler is not None
+
+    def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
+        from rowsweep.sweeps.passes import BackfillPass
+
+        return BackfillPass(self, ctx, value).run()
 
 
 class HandlerWanted:

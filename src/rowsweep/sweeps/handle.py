@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
@@ -17,7 +18,7 @@ from rowsweep.jobs.json_form import json_text
 from rowsweep.jobs.origin import Origin
 from rowsweep.jobs.retry import Retry
 from rowsweep.sweeps import gate
-from rowsweep.sweeps.spec import PassSpec
+from rowsweep.sweeps.spec import PassSpec, TableSpec
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -131,6 +132,56 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
 
     @abstractmethod
     def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]: ...
+
+
+class TableSweep(Sweep[In], Generic[In]):
+    """A declared sweep over the rows of one table, in the queue's database or in another `source`."""
+
+    spec: TableSpec
+
+    def check_here(self, app: Host, tenant: str | None) -> None:
+        """Check table, key and SQL against the database that is swept, writing nothing."""
+        from rowsweep.sweeps.setup import check_rows
+
+        held = self.held_on(app, None, tenant)
+        try:
+            with held.transaction():
+                check_rows(held.connection, self.spec.rows, self.assignments)
+        finally:
+            held.release()
+
+    def held_on(self, app: Host, signal: RunSignal | None, tenant: str | None) -> BatchConnection:
+        """Answer what holds a connection to the database that is swept, the queue's unless `source` names another."""
+        from rowsweep.sweeps.batch.connection import BatchConnection
+        from rowsweep.sweeps.batch.source import IDLE_MS, PooledSource
+        from rowsweep.sweeps.setup import settings_for
+
+        source, crosses = self.spec.source, self.crosses_tenants
+        if source is None:
+            settings = settings_for(self.spec, tenant, cross_tenant=crosses)
+            return BatchConnection(app.driver, signal, settings, runs_handlers=self._runs_handlers())
+        lender = app.source(source) if isinstance(source, str) else PooledSource(source)
+        settings = settings_for(self.spec, tenant, cross_tenant=crosses, idle_ms=IDLE_MS)
+        return BatchConnection(lender, signal, settings, runs_handlers=True)
+
+    def describe(self) -> dict[str, Any]:
+        """Answer the declaration as plain JSON."""
+        rows = self.spec.rows
+        return {
+            **super().describe(),
+            "table": ".".join(rows.parts),
+            "key": None if rows.key_columns is None else list(rows.key_columns),
+            "where": rows.where,
+            "until": rows.until,
+        }
+
+    @property
+    def assignments(self) -> Mapping[str, str] | None:
+        """What is set in the database, where that is what the sweep does."""
+        return None
+
+    def _runs_handlers(self) -> bool:
+        return False
 
 
 def sweep_options(name: str, *, kind: str, **given: Any) -> JobOptions:

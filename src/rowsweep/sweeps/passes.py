@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.clock import real_monotonic
@@ -34,19 +35,20 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, Wanted
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.declare import RowSweep
+    from rowsweep.sweeps.handle import TableSweep
 
 
 class Pass(SteeredPass):
-    """Carry one run of a sweep on from wherever it stands.
+    """Carry one run of a sweep over a table's pages on from wherever it stands.
 
     A crash at any moment costs at most the batch in flight, which rolled back; the next attempt reads one checkpoint
     and goes on behind it.
     """
 
-    _sweep: RowSweep[Any]
-    _at: Position
+    _sweep: TableSweep[Any]
+    _finder: PageFinder
 
-    def __init__(self, sweep: RowSweep[Any], ctx: RunCtx, value: Any) -> None:
+    def __init__(self, sweep: TableSweep[Any], ctx: RunCtx, value: Any) -> None:
         super().__init__(sweep, ctx, PAGES_STEP)
         self._input = value
         self._source = sweep.held_on(host(), ctx.signal, ctx.actor.tenant)
@@ -79,8 +81,8 @@ class Pass(SteeredPass):
         known = ledger.get(ctx.run_id)
         self._options = (known.options if known is not None else None) or {}
         gate.ask(sweep.asked(ctx.record.input, ctx.run_id), ledger, force=bool(self._options.get("force")))
-        self._setup = Setup.from_json(ctx.step.run(SETUP_STEP, self._set_up))
-        check_source(sweep.name, self._setup, sweep.spec)
+        self._setup = self._take_up(ctx.step.run(SETUP_STEP, self._set_up))
+        check_source(sweep.name, self._setup, sweep.spec.rows)
         row = ledger.start(self._new_row(known))
         self._options = row.options or {}
         if known is not None and known.checksum != row.checksum and known.batches:
@@ -93,45 +95,28 @@ class Pass(SteeredPass):
 
     def _set_up(self) -> Any:
         with self._source.transaction():
-            return set_up(self._source.connection, self._sweep.spec).as_json()
+            return set_up(self._source.connection, self._sweep.spec.rows, self._sweep.assignments).as_json()
 
+    def _take_up(self, stored: Any) -> Setup:
+        """Restore what the setup step stored."""
+        return Setup.from_json(stored)
+
+    @abstractmethod
     def _work_for(self, setup: Setup) -> PageWork:
-        spec, ctx = self._sweep.spec, self._ctx
-        finder = self._finder = PageFinder(self._source, setup.statements(spec), setup.params or {}, setup.upper)
-        closer = Closer(ctx=ctx, held=self._held, totals=self._progress.totals, restarts=lambda: self._restarts)
-        if spec.assignments is not None:
-            in_place = SetWork(finder=finder, closer=closer, assignments=spec.assignments)
-            return in_place if spec.source is None else SourceWork(finder=finder, closer=closer, work=in_place.run)
-        assert spec.handler is not None  # noqa: S101 - the declaration has one or the other
-        call = HandlerCall(
-            finder=finder,
-            handler=self._guarded(spec.handler),
-            columns=self._sweep.read_columns(setup.table),
-            run_id=str(ctx.run_id),
-            ctx=ctx,
-            input=self._input,
-        )
-        by_handler = (AtomicWork if spec.atomic else OutsideWork)(call=call, closer=closer)
-        return by_handler if spec.source is None else SourceWork(finder=finder, closer=closer, work=by_handler.alone)
+        """Make what does a page."""
 
-    def _guarded(self, handler: Any) -> Any:
-        def call(batch: Any) -> Any:
-            try:
-                return handler(batch)
-            except Exception as error:
-                declare_terminal(error)
-                raise
-
-        return call
+    def _first_size(self) -> BatchSize:
+        """Answer how many rows the first page takes."""
+        return BatchSize(self._batch_rows(), adapt=self._sweep.spec.adapt)
 
     # -- pages --------------------------------------------------------------------------------------------------
 
     def _sweep_pages(self, row: Backfill) -> None:
-        self._at = as_checkpoint(self._ctx.step.checkpoint(PAGES_STEP).get(), PAGES_STEP)
-        self._stored = self._at.index >= 0 or self._at.cursor is not None or self._at.plan is not None or self._at.ended
+        stored = self._ctx.step.checkpoint(PAGES_STEP).get()
+        self._at, self._stored = self._read_back(stored), stored is not None
         if self._setup.is_over_nothing:
             self._at = self._at.finished()
-        self._size = BatchSize(self._batch_rows(), adapt=self._sweep.spec.adapt)
+        self._size = self._first_size()
         pacer = self._pacer()
         wanted: Wanted | None = row.wanted
         while not self._at.ended:
@@ -201,7 +186,7 @@ class Pass(SteeredPass):
             return 0
         values = {**(setup.params or {}), **cursor_values("u", setup.upper)}
         with self._source.transaction():
-            return count_rows(self._source.connection, setup.statements(spec), values)
+            return count_rows(self._source.connection, setup.statements(spec.rows), values)
 
     def _blame(self, error: Exception) -> None:
         self._finder.blame(error, self._at)
@@ -212,3 +197,38 @@ class Pass(SteeredPass):
     def _release(self) -> None:
         self._held.release()
         self._source.release()
+
+
+class BackfillPass(Pass):
+    """The pass of a backfill: each page is updated in the database, or handed to the application's function."""
+
+    _sweep: RowSweep[Any]
+
+    def _work_for(self, setup: Setup) -> PageWork:
+        spec, ctx = self._sweep.spec, self._ctx
+        finder = self._finder = PageFinder(self._source, setup.statements(spec.rows), setup.params or {}, setup.upper)
+        closer = Closer(ctx=ctx, held=self._held, totals=self._progress.totals, restarts=lambda: self._restarts)
+        if spec.assignments is not None:
+            in_place = SetWork(finder=finder, closer=closer, assignments=spec.assignments)
+            return in_place if spec.source is None else SourceWork(finder=finder, closer=closer, work=in_place.run)
+        assert spec.handler is not None  # noqa: S101 - the declaration has one or the other
+        call = HandlerCall(
+            finder=finder,
+            handler=self._guarded(spec.handler),
+            columns=self._sweep.read_columns(setup.table),
+            run_id=str(ctx.run_id),
+            ctx=ctx,
+            input=self._input,
+        )
+        by_handler = (AtomicWork if spec.atomic else OutsideWork)(call=call, closer=closer)
+        return by_handler if spec.source is None else SourceWork(finder=finder, closer=closer, work=by_handler.alone)
+
+    def _guarded(self, handler: Any) -> Any:
+        def call(batch: Any) -> Any:
+            try:
+                return handler(batch)
+            except Exception as error:
+                declare_terminal(error)
+                raise
+
+        return call

@@ -56,13 +56,13 @@ def preview(sweep: RowSweep[Any], n: int, value: Any, *, allow_effects: bool) ->
 def _previewed(sweep: RowSweep[Any], held: BatchConnection, value: Any, rows: int) -> pl.DataFrame:
     spec = sweep.spec
     table = check_sweep(held.connection, spec)
-    statements = statements_for(table, spec, bounded=False)
+    statements = statements_for(table, spec.rows, bounded=False)
     params = spec.rows.params_form or {}
     found = run(held.connection, statements.first_matching(), {**params, "rs_limit": rows}).fetchone()
     if found is None:
         return _empty(sweep, held, table)
     to = tuple(found)
-    finder = PageFinder(held, statements_for(table, spec, bounded=True), params, to)
+    finder = PageFinder(held, statements_for(table, spec.rows, bounded=True), params, to)
     before = _reader(finder, table, to, matching=True).frame()
     if spec.assignments is not None:
         finder.update(spec.assignments, Position(), Page(is_full=True, to=to))
@@ -99,7 +99,7 @@ def _reader(finder: PageFinder, table: Table, to: tuple[str, ...], *, matching: 
 
 def _empty(sweep: RowSweep[Any], held: BatchConnection, table: Table) -> pl.DataFrame:
     """Answer no rows, in the shape they would have."""
-    statements = statements_for(table, sweep.spec, bounded=True)
+    statements = statements_for(table, sweep.spec.rows, bounded=True)
     nothing = PageRows(
         connection=lambda: held.connection,
         statements=statements,

@@ -41,9 +41,9 @@ class Setup:
     estimate: int | None
     estimate_source: str | None
 
-    def statements(self, spec: SweepSpec) -> Statements:
+    def statements(self, rows: Rows) -> Statements:
         """Answer the statements of the sweep over this table."""
-        return statements_for(self.table, spec, bounded=self.upper is not None)
+        return statements_for(self.table, rows, bounded=self.upper is not None)
 
     @property
     def is_over_nothing(self) -> bool:
@@ -76,20 +76,20 @@ class Setup:
         )
 
 
-def source_of(spec: SweepSpec) -> dict[str, Any]:
+def source_of(rows: Rows) -> dict[str, Any]:
     """Answer what a run must not change under way: the declared table, key and condition."""
-    key = spec.rows.key_columns
+    key = rows.key_columns
     return {
-        "table": list(spec.rows.parts),
+        "table": list(rows.parts),
         "key": None if key is None else list(key),
-        "where": spec.rows.where,
-        "until": spec.rows.until,
+        "where": rows.where,
+        "until": rows.until,
     }
 
 
-def check_source(name: str, setup: Setup, spec: SweepSpec) -> None:
+def check_source(name: str, setup: Setup, rows: Rows) -> None:
     """Refuse to go on with a table, key or where that differ from those the run began with."""
-    now = source_of(spec)
+    now = source_of(rows)
     changed = [field for field, value in now.items() if setup.source.get(field) != value]
     if changed:
         raise ChangedSinceApplied(
@@ -100,9 +100,9 @@ def check_source(name: str, setup: Setup, spec: SweepSpec) -> None:
         )
 
 
-def statements_for(table: Table, spec: SweepSpec, *, bounded: bool) -> Statements:
+def statements_for(table: Table, rows: Rows, *, bounded: bool) -> Statements:
     """Answer the statements of a sweep over a table."""
-    return Statements(table=table, where=spec.rows.where, bound_params=spec.rows.params is not None, bounded=bounded)
+    return Statements(table=table, where=rows.where, bound_params=rows.params is not None, bounded=bounded)
 
 
 def settings_for(spec: PassSpec, tenant: str | None, *, cross_tenant: bool, idle_ms: int = _IDLE_MS) -> dict[str, str]:
@@ -141,22 +141,22 @@ def check_rows(connection: Any, rows: Rows, assignments: Mapping[str, str] | Non
     return table
 
 
-def set_up(connection: Any, spec: SweepSpec) -> Setup:
+def set_up(connection: Any, rows: Rows, assignments: Mapping[str, str] | None = None) -> Setup:
     """Check the sweep and find what its run goes by: the highest key where it is bounded, and an estimate."""
-    table = check_sweep(connection, spec)
-    values = dict(spec.rows.params_form or {})
+    table = check_rows(connection, rows, assignments)
+    values = dict(rows.params_form or {})
     upper = None
-    if spec.rows.until == "start":
-        found = run(connection, statements_for(table, spec, bounded=False).highest(), {}).fetchone()
+    if rows.until == "start":
+        found = run(connection, statements_for(table, rows, bounded=False).highest(), {}).fetchone()
         upper = None if found is None else tuple(found)
         values.update(cursor_values("u", upper))
-    statements = statements_for(table, spec, bounded=upper is not None)
+    statements = statements_for(table, rows, bounded=upper is not None)
     estimate, source = estimate_rows(connection, statements, values)
     at = _one(run(connection, "select pg_catalog.to_char(pg_catalog.now(), 'YYYY-MM-DD\"T\"HH24:MI:SS.USOF')"))
     return Setup(
         table=table,
-        source=source_of(spec),
-        params=spec.rows.params_form,
+        source=source_of(rows),
+        params=rows.params_form,
         upper=upper,
         at=at,
         estimate=estimate,

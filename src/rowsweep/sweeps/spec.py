@@ -49,27 +49,36 @@ class PassSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSpec(PassSpec):
-    """What is swept and how; what it sweeps may not change between attempts.
+class TableSpec(PassSpec):
+    """Which rows of a table a pass walks; they may not change between attempts.
 
     `source` is a DSN or a pool of another database than the queue's; it is never shown or stored.
     """
 
     rows: Rows
-    assignments: Mapping[str, str] | None = None
-    handler: Callable[..., Any] | None = None
-    atomic: bool = True
     source: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.rows, Rows):
             raise refused("rows", "a Rows", self.rows, 'rows=rs.Rows("orders")')
-        self._check_what()
-        if not isinstance(self.atomic, bool):
-            raise refused("atomic", "True or False", self.atomic, "atomic=True")
         if self.source is not None and not (_is_text(self.source) or hasattr(self.source, "connection")):
             raise refused("source", "a DSN or a psycopg pool", type(self.source).__name__, 'source="postgresql://…"')
         PassSpec.__post_init__(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSpec(TableSpec):
+    """What is done to the rows: expressions, or a handler's work."""
+
+    assignments: Mapping[str, str] | None = None
+    handler: Callable[..., Any] | None = None
+    atomic: bool = True
+
+    def __post_init__(self) -> None:
+        TableSpec.__post_init__(self)
+        self._check_what()
+        if not isinstance(self.atomic, bool):
+            raise refused("atomic", "True or False", self.atomic, "atomic=True")
 
     def _check_what(self) -> None:
         if (self.handler is None) == (self.assignments is None):

@@ -29,6 +29,7 @@ _PINNED: Final = {
 
 
 _BEGIN: Final = "begin isolation level read committed, read write"
+_BEGIN_READING: Final = "begin isolation level repeatable read, read only"
 # A batch's statements are planned once: what a cursor's value would tell the planner changes no plan of a key range.
 _PLANNED_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
 
@@ -67,7 +68,7 @@ class BatchConnection:
         of_session = {name: value for name, value in settings.items() if lasts and not name.startswith("rowsweep.")}
         of_batch = {name: value for name, value in settings.items() if name not in of_session}
         self._once = "; ".join(_set("session", {**of_session, **_PLANNED_ONCE})) if lasts else None
-        self._begin = "; ".join([_BEGIN, *_set("local", of_batch)])
+        self._settings = _set("local", of_batch)
         self._forgets = runs_handlers and not self._is_pooled
         self._held: ExitStack | None = None
         self._connection: Any = None
@@ -105,9 +106,10 @@ class BatchConnection:
             held.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[str]:
+    def transaction(self, *, reads: bool = False) -> Iterator[str]:
         """Begin the batch's transaction and commit it; answers its marker. Everything else rolls back.
 
+        One that only `reads` sees one moment of the database, and may be a standby's.
         Raises CommitUnknown where the connection broke during the commit.
         """
         connection = self.connection
@@ -116,7 +118,8 @@ class BatchConnection:
         marker = secrets.token_hex(8)
         if self._forgets:
             connection.execute(_FORGET, prepare=False)
-        connection.execute(f"{self._begin}; set local {MARKER} = '{marker}'", prepare=False)
+        begin = "; ".join([_BEGIN_READING if reads else _BEGIN, *self._settings, f"set local {MARKER} = '{marker}'"])
+        connection.execute(begin, prepare=False)
         connection.batch_open = True
         try:
             with ambient.inside_transaction(connection):
