@@ -25,6 +25,7 @@ _PINNED: Final = {
     "IntervalStyle": "postgres",
     "bytea_output": "hex",
     "extra_float_digits": "1",
+    "lc_monetary": "C",
 }
 
 
