@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.app import App, attach, connect, current, install, ledger, reset_event_bus, runs, transaction, work
+from rowsweep.app import (
+    App,
+    attach,
+    connect,
+    counters,
+    current,
+    install,
+    ledger,
+    reset_event_bus,
+    runs,
+    transaction,
+    work,
+)
 from rowsweep.errors import RowsweepError
 from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
@@ -43,8 +55,8 @@ __all__ = [
     "RETENTION_CRON", "AdvisoryLockLeader", "App", "Batch", "Budget", "ConcurrencyLimiter", "Ctx", "EnqueueOptions",
     "EnqueueResult", "Event", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "PostgresDriver",
     "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot", "SoleLeader",
-    "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "current", "event_bus",
-    "events_purge_target", "expired", "install", "job", "ledger", "older_than", "own_targets", "publish_event",
+    "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "counters", "current",
+    "event_bus", "events_purge_target", "expired", "install", "job", "ledger", "older_than", "own_targets", "publish_event",
     "purge", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 

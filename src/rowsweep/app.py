@@ -20,12 +20,15 @@ from rowsweep.sweeps.run import Run, ledger_of
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     import polars as pl
 
     from rowsweep.embedded import EmbeddedServer
     from rowsweep.jobs.request import EnqueueResult, NewJob
     from rowsweep.lifecycle import Shutdown
     from rowsweep.queue.contract import Driver, Stores
+    from rowsweep.queue.counters import CounterBucket, CounterTier
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.queue.postgres.install import SchemaStatus
     from rowsweep.queue.records import BackfillStatus, SweepKind
@@ -328,6 +331,22 @@ def ledger(*, name: str | None = None, limit: int = 1_000) -> pl.DataFrame:
     rows = [snapshot.as_json() for snapshot in current().runs(name=name, limit=limit)]
     frame = pl.DataFrame([{column: row[column] for column in schema} for row in rows], schema=schema)
     return frame.with_columns(pl.col(column).str.to_datetime(time_unit="us", time_zone="UTC") for column in instants)
+
+
+def counters(
+    *,
+    tier: CounterTier = "minute",
+    name: str | None = None,
+    since: str | timedelta | datetime | None = None,
+    limit: int = 1_000,
+) -> list[CounterBucket]:
+    """Answer how runs ended by job name, newest bucket first: in minutes (kept 2 h), hours (14 d) or days (400 d).
+
+    `since` is an aware instant, or how long ago (`"90m"`).
+    """
+    from rowsweep.operate.counters import read_counters
+
+    return read_counters(current().driver, tier=tier, name=name, since=since, limit=limit)
 
 
 def work(*, scheduler: bool = False) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
+from rowsweep.queue.counters import RollUp
+from rowsweep.queue.postgres.stores.upkeep.counters import PostgresCounters
 from rowsweep.scheduler.leaders import AdvisoryLockLeader, LeaseLeader
 from tests.scheduler.world import Tower, hourly
 
@@ -35,7 +38,10 @@ class FastForward:
 def test_an_idle_scheduler_of_two_hundred_tasks_sends_at_most_six_statements_a_minute(
     postgres: Tower, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """S-385, S-386, S-259, N-099, DESIGN's idle cost: a round a second, and nothing is due."""
+    """S-385, S-386, S-259, N-099, DESIGN's idle cost: a round a second, and nothing is due.
+
+    S-254: the minutes in which counters are folded are no dearer.
+    """
     for number in range(200):
         hourly(f"t{number:03}", cron="0 23 * * *", tz=("UTC", "Europe/London", "Asia/Kathmandu")[number % 3])
     counted: list[float] = []
@@ -47,6 +53,15 @@ def test_an_idle_scheduler_of_two_hundred_tasks_sends_at_most_six_statements_a_m
         return execute(self, query, *more, **given)
 
     monkeypatch.setattr(psycopg.Cursor, "execute", count)
+    folded: list[float] = []
+    fold = PostgresCounters.rollup_counters
+
+    def fold_often(self: Any, **given: Any) -> RollUp | None:
+        folded.append(postgres.clock.monotonic())
+        answer = fold(self, **given)
+        return answer and replace(answer, next_in_seconds=300.0)
+
+    monkeypatch.setattr(PostgresCounters, "rollup_counters", fold_often)
     timers = FastForward(postgres, 60.0 * MINUTES)
     leader = AdvisoryLockLeader if kind == "advisory lock" else LeaseLeader
     if kind == "standby":
@@ -60,3 +75,4 @@ def test_an_idle_scheduler_of_two_hundred_tasks_sends_at_most_six_statements_a_m
     assert sum(at < 10 for at in counted) <= armed + connecting
     a_minute = [sum(60 * m <= at < 60 * (m + 1) for at in counted) for m in range(1, MINUTES)]
     assert 0 < max(a_minute) <= 6
+    assert len(folded) == (4 if kind != "standby" else 0)

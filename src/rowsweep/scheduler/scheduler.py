@@ -11,6 +11,7 @@ from rowsweep.jobs.tasks.handle import occurrence_text
 from rowsweep.lifecycle import lifecycle as process_lifecycle
 from rowsweep.lifecycle import wait_all_by
 from rowsweep.scheduler.dispatcher import Dispatched, Dispatcher
+from rowsweep.scheduler.folds import Folds
 from rowsweep.scheduler.leaders import SoleLeader
 from rowsweep.scheduler.options import SchedulerOptions
 from rowsweep.scheduler.volatile import VolatileSchedules
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from rowsweep.jobs.tasks.handle import TaskHandle
     from rowsweep.lifecycle import Lifecycle, Shutdown
     from rowsweep.queue.contract import Driver
-    from rowsweep.queue.schedules import ScheduleStore
+    from rowsweep.queue.schedules import Lease, ScheduleStore
     from rowsweep.scheduler.leaders import Leader
     from rowsweep.timers import Timers
 
@@ -61,6 +62,7 @@ class Scheduler:
         stores = driver.control()
         kept = state or stores.schedules or VolatileSchedules(stores.jobs)
         self._dispatcher = Dispatcher(kept, self._options.cron, self._clock)
+        self._folds = Folds(stores.counters, self._clock)
         self._lock = threading.RLock()
         self._state: SchedulerState = "idle"
         self._is_leading = False
@@ -161,12 +163,24 @@ class Scheduler:
         now = self._clock.monotonic()
         if self._asked_at is not None and now - self._asked_at < self._leader.renew_every.total_seconds():
             return self._is_leading
-        leads = self._leader.acquire()
+        leads = self._ask()
         if leads and not self._is_leading:
             self._dispatcher.reload()
+            self._folds.begin()
         was_leading, self._is_leading, self._asked_at = self._is_leading, leads, now
         if was_leading and not leads:
             emit("jobs.scheduler.leadership-lost", at=occurrence_text(self._clock.now()))
+        return leads
+
+    def _ask(self) -> bool:
+        """Ask for the lead, or keep it; a fold that is due renews the lease itself, in the place of that statement."""
+        lease: Lease | None = getattr(self._leader, "lease", None)
+        is_fold_due = self._is_leading and self._folds.is_due()
+        if is_fold_due and lease is not None and self._folds.make(lease):
+            return True
+        leads = self._leader.acquire()
+        if is_fold_due and lease is None and leads:
+            self._folds.make(None)
         return leads
 
     def _step(self) -> float:
