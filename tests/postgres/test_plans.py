@@ -210,7 +210,7 @@ def test_a_look_reads_a_bounded_number_of_rows(stale: Rows, stale_schema: str) -
         "queues": ["default"],
         "names": ["mail"],
     }
-    values = {**values, "poll": []}
+    values = {**values, "poll": [], "sample": False, "every": 15.0, "most": 1_000_000}
     plan = explain(stale, statement("workers", "look"), stale_schema, values)
     assert "x_jobs_claim_idx" in plan.indexes("x_jobs")
     assert None not in plan.indexes("x_jobs")

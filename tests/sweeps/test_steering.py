@@ -64,13 +64,28 @@ def test_a_pause_finishes_the_batch_in_flight_and_parks_the_run(field: Field, ca
     row, job = field.row(run), field.job(run)
     assert (row.status, row.rows, row.wanted, job.state, job.attempt) == ("paused", 8, "pause", "suspended", 0)
     assert job.claimed_by is None
-    assert fields_of(caplog.records, "sweeps.paused")
+    (paused,) = fields_of(caplog.records, "sweeps.paused")
+    assert paused == {"sweep": "count", "run_id": str(run.run_id), "reason": "asked"}
     assert field.worker().tick() == []
-    resumed = elsewhere.resume()
+    resumed = elsewhere.resume("quiet again")
     assert resumed.status == "running"
+    (told,) = fields_of(caplog.records, "sweeps.resumed")
+    assert told == {"sweep": "count", "run_id": str(run.run_id), "reason": "quiet again"}
     assert field.tick().outcome == "completed"
     assert hits(field) == [(1, 20)]
     assert run.wait(timeout="1s")["batches"] == 5
+
+
+def test_what_a_verb_brought_about_itself_is_logged_by_it(field: Field, caplog: pytest.LogCaptureFixture) -> None:
+    """D-31, N-080, N-081, N-109: with the reason that was given, without a password."""
+    caplog.set_level(logging.INFO, "rowsweep")
+    run = declared(field).launch()
+    run.pause("postgresql://a:secret@h/d is slow")
+    (paused,) = fields_of(caplog.records, "sweeps.paused")
+    assert paused["reason"] == "postgresql://a:***@h/d is slow"
+    run.cancel("enough")
+    (cancelled,) = fields_of(caplog.records, "sweeps.cancelled")
+    assert cancelled == {"sweep": "count", "run_id": str(run.run_id), "reason": "enough"}
 
 
 def test_a_run_that_nobody_works_is_paused_and_cancelled_at_once(field: Field) -> None:
@@ -238,3 +253,20 @@ def test_a_drain_cuts_off_a_batch_that_does_not_end_in_time(field: Field) -> Non
     field.workers.clear()
     assert field.finish(run)["rows"] == 20
     assert hits(field) == [(1, 20)]
+
+
+def test_only_the_last_failed_attempt_is_the_sweep_s_failure(field: Field, caplog: pytest.LogCaptureFixture) -> None:
+    """D-31: `sweeps.failed` says how many rows stand."""
+
+    def failing(batch: rs.Batch) -> pl.DataFrame:
+        if batch.index == 2:
+            raise ValueError("no")
+        return counting(batch)
+
+    run = declared(field, failing, retry=NOW).launch()
+    with pytest.raises(SweepFailed):
+        field.finish(run)
+    assert len(fields_of(caplog.records, "jobs.attempt.failed")) == 3
+    (failed,) = fields_of(caplog.records, "sweeps.failed")
+    assert (failed["sweep"], failed["run_id"], failed["rows"]) == ("count", str(run.run_id), 8)
+    assert "ValueError: no" in failed["error"]

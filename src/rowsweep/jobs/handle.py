@@ -16,6 +16,7 @@ from rowsweep.jobs.limits import EVENT_POLL
 from rowsweep.jobs.request import EnqueueOptions, NewJob, check_key
 from rowsweep.jobs.tenancy import tenant_of
 from rowsweep.options import format_duration
+from rowsweep.telemetry.instruments import current_traceparent
 
 if TYPE_CHECKING:
     from rowsweep.jobs.inputs import InputType
@@ -139,6 +140,7 @@ class JobHandle(Generic[In, Out]):
             delay_seconds=options.delay_seconds,
             concurrency_key=self.options.concurrency.key_for(parsed, job=self.name),
             tenant_id=options.tenant or ambient.enclosing_tenant() or self.tenant_for(parsed),
+            traceparent=current_traceparent(),
             enqueued_by=ambient.attribution(),
         )
 

@@ -208,9 +208,11 @@ class WorkerStore(Protocol):
         announce: WorkerInfo | None,
         poll: Sequence[str] = (),
         proof: str | None = None,
+        sample: bool = False,
     ) -> Look:
         """Say which queues have something to claim; claims nothing, one statement. Says the word `proof` on the wake.
 
+        With `sample` and an announcement, the first to ask after 15 s is also answered every queue's depth.
         Runs named in `poll` that are parked on an event which has come are made due, and their queues answered: an
         event whose publication met neither the parked run nor the run on its way there.
         """

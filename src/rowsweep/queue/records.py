@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.jobs.json_form import Json
+    from rowsweep.telemetry.instruments import Depth
 
 JobState = Literal["ready", "delayed", "running", "suspended", "done", "failed", "dead", "cancelled"]
 StopReason = Literal["terminal", "attempts", "lapsed", "busy", "cancelled"]
@@ -34,6 +35,8 @@ LEASE_LAPSED_FINAL_ATTEMPT: Final = (
     "The lease lapsed on the final attempt: the worker stopped, or could not renew, before the run ended."
 )
 PAGE_DEFAULT: Final = 100
+SAMPLE_SECONDS: Final = 15.0
+MOST_COUNTED: Final = 1_000_000
 
 __all__ = [
     "BACKFILL_STATUSES",
@@ -42,7 +45,9 @@ __all__ = [
     "JOB_STATES",
     "LEASE_LAPSED_FINAL_ATTEMPT",
     "LIVE_STATES",
+    "MOST_COUNTED",
     "PAGE_DEFAULT",
+    "SAMPLE_SECONDS",
     "WAITING_STATES",
     "Backfill",
     "BackfillStatus",
@@ -169,10 +174,14 @@ class ClaimPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What an idle worker's look saw: queues with due or lapsed rows, and when a row next falls due or may lapse."""
+    """What an idle worker's look saw: queues with due or lapsed rows, and when a row next falls due or may lapse.
+
+    `depths` are a sample of every queue, None where it was not this look's turn to take one.
+    """
 
     due_queues: list[str]
     next_run_in_seconds: float | None = None
+    depths: Sequence[Depth] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ class Pass(SteeredPass):
             settings = settings_for(sweep.spec, ctx.actor.tenant, cross_tenant=sweep.crosses_tenants)
             self._held = BatchConnection(ctx.driver, ctx.signal, settings)
         self._planned_full = False
+        self._at = Position()
 
     def run(self) -> dict[str, Any]:
         """Sweep to the end and answer the totals.
@@ -69,6 +70,9 @@ class Pass(SteeredPass):
             self._work = self._work_for(self._setup)
             self._sweep_pages(row)
             return self._finish()
+        except Exception as error:
+            self._report_failure(error)
+            raise
         finally:
             self._release()
 
@@ -157,6 +161,7 @@ class Pass(SteeredPass):
             "sweeps.finished",
             sweep=self._sweep.name,
             run_id=str(self._ctx.run_id),
+            kind=self._sweep.kind,
             rows=self._at.rows,
             written=self._at.written,
             batches=self._at.batches,

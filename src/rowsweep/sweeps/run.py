@@ -13,6 +13,7 @@ from rowsweep.options import duration
 from rowsweep.queue.records import FINISHED_STATES
 from rowsweep.signals import RunSignal
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
+from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.redact import redact_text
 from rowsweep.telemetry.text import safe_text
 
@@ -129,6 +130,7 @@ class Run:
     def _steered(self, wanted: Wanted, reason: str | None) -> Snapshot:
         told = None if reason is None else safe_text(redact_text(reason), _LONGEST_REASON)
         row = ledger_of(self._app.driver).steer(self.run_id, wanted, reason=told)
+        _log_verb(row, wanted, told)
         if wanted == "run":
             self._app.work_here()
         self._last = snapshot_of(row, self._last)
@@ -179,3 +181,14 @@ class Run:
             fix="run.wait(timeout=…) with a longer timeout",
             meta={"run_id": str(row.run_id)},
         )
+
+
+def _log_verb(row: Backfill, wanted: Wanted, reason: str | None) -> None:
+    """Log what a verb itself brought about; a run that is held logs its pause when it gets there."""
+    named = {"sweep": row.name, "run_id": str(row.run_id), "reason": reason}
+    if wanted == "run":
+        emit("sweeps.resumed", **named)
+    elif wanted == "cancel":
+        emit("sweeps.cancelled", **named)
+    elif row.status == "paused":
+        emit("sweeps.paused", **named)

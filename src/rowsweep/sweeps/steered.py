@@ -16,6 +16,7 @@ from rowsweep.errors import (
     LeaseLost,
     RowsweepError,
 )
+from rowsweep.jobs.classify import Stop, decide
 from rowsweep.queue.records import NewBackfill
 from rowsweep.sweeps import gate
 from rowsweep.sweeps.batch.connection import BatchConnection, CommitUnknown
@@ -26,6 +27,7 @@ from rowsweep.sweeps.ledger import Progress
 from rowsweep.sweeps.pacing import Pacer
 from rowsweep.sweeps.run import host
 from rowsweep.telemetry.events import emit
+from rowsweep.telemetry.instruments import record_batch
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
@@ -82,6 +84,9 @@ class SteeredPass(ABC):
     @abstractmethod
     def _blame(self, error: Exception) -> None:
         """Note on an error what the batch covers."""
+
+    def _rows_done(self) -> int:
+        return int(self._at.rows)
 
     @abstractmethod
     def _read_back(self, stored: Any) -> Any:
@@ -167,6 +172,7 @@ class SteeredPass(ABC):
         self._waiting_for = None
         if self._restarts:
             self._restarts, self._ctx.runner.has_restarted = False, True
+        record_batch(self._sweep.name, rows=rows, seconds=milliseconds / 1000)
         emit(
             "sweeps.batch",
             sweep=self._sweep.name,
@@ -176,6 +182,22 @@ class SteeredPass(ABC):
             duration_ms=round(milliseconds, 1),
             batch_rows=self._size.rows,
         )
+
+    def _report_failure(self, error: Exception) -> None:
+        """Log the end of a run whose attempt will not be made again; what comes of a lost claim is another's."""
+        record, signal = self._ctx.record, self._ctx.signal
+        if signal.aborted or isinstance(error, LeaseLost):
+            return
+        attempt = 1 if self._ctx.runner.has_restarted else record.attempt
+        policy, most = self._sweep.retry, record.max_attempts
+        if isinstance(decide(error, attempt=attempt, max_attempts=most, policy=policy, chance=0.0), Stop):
+            emit(
+                "sweeps.failed",
+                error=error,
+                sweep=self._sweep.name,
+                run_id=str(self._ctx.run_id),
+                rows=self._rows_done(),
+            )
 
     # -- steering -----------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ _TABLE = (
     _event("jobs.outbox.tick-failed", _E),
     _event("jobs.outbox.unpublishable", _E, "outbox_id job attempts"),
     _event("sweeps.started", _I, "sweep run_id kind"),
-    _event("sweeps.finished", _I, "sweep run_id rows written batches active_seconds"),
+    _event("sweeps.finished", _I, "sweep run_id kind rows written batches active_seconds"),
     _event("sweeps.batch", _D, "sweep run_id index rows duration_ms batch_rows"),
     _event("sweeps.batch.shrunk", _W, "sweep run_id index batch_rows sqlstate"),
     _event("sweeps.row.set-aside", _W, "sweep run_id key"),
@@ -80,6 +80,7 @@ _TABLE = (
     _event("sweeps.code-changed", _W, "sweep run_id checksum"),
     _event("lifecycle.hook.failed", _E, "name phase reason"),
     _event("signals.callback.failed", _E, "callback"),
+    _event("telemetry.failed", _W, "instrument"),
 )
 EVENTS: Mapping[str, Event] = MappingProxyType({event.name: event for event in _TABLE})
 

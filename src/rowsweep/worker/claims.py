@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.jobs.registry import find_job, registered_jobs
 from rowsweep.queue.records import ClaimOptions
 from rowsweep.telemetry.events import emit
+from rowsweep.telemetry.instruments import record_job
 from rowsweep.timers import Looper
 from rowsweep.worker.claiming.heads import Heads
 from rowsweep.worker.claiming.pace import Pace
+from rowsweep.worker.claiming.samples import Samples
 from rowsweep.worker.polls import EventPolls
 from rowsweep.worker.wake.shared import Subscription
 
@@ -70,6 +73,7 @@ class Claims:
         self._woken: set[str] = set()
         self._polls = EventPolls(equipment.clock)
         self._heads = Heads(equipment.clock)
+        self._samples = Samples(equipment.clock)
         self._wake = Subscription(equipment.driver, self)
         self._pace = Pace(options, equipment.clock, lambda: self._wake.is_proven)
         self._looper = Looper("claims", self._step, timers=equipment.timers, failed=self._failed)
@@ -165,7 +169,8 @@ class Claims:
             return None
         announce = self._admission.announcement(sorted(handles)) if self._announce_in() <= 0 else None
         poll, proof = self._polls.take_due(handles), self._wake.due_proof()
-        seen = workers.look(queues=queues, names=sorted(handles), announce=announce, poll=poll, proof=proof)
+        ask = partial(workers.look, queues=queues, names=sorted(handles), announce=announce, poll=poll, proof=proof)
+        seen = self._samples.carried_by(lambda sample: ask(sample=sample), announces=announce is not None)
         if announce is not None:
             self._announced_at = self._clock.monotonic()
         if proof is not None:
@@ -275,6 +280,7 @@ def _soonest(known: float | None, other: float) -> float:
 
 
 def _report_exhausted(job: Job) -> None:
+    record_job(job.queue, "dead" if job.state == "dead" else "dropped", job=job.name)
     emit(
         "jobs.claim.exhausted",
         queue=job.queue,

@@ -12,6 +12,7 @@ from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import WorkerInfo
 from rowsweep.queue.verdicts import GiveBack, Settlement
 from rowsweep.telemetry.events import emit
+from rowsweep.telemetry.instruments import record_job
 from rowsweep.worker.admission.admitter import Admitter
 from rowsweep.worker.admission.gate import Gate
 from rowsweep.worker.claims import Admission, Claims
@@ -237,6 +238,8 @@ class Crew:
 
 
 def _report(flight: Flight, execution: Execution) -> None:
+    seconds = execution.duration_ms / 1000
+    record_job(flight.job.queue, execution.label, job=execution.job, seconds=seconds)
     emit(
         "jobs.run.finished",
         queue=flight.job.queue,

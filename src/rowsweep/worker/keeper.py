@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rowsweep.errors import LeaseLost
 from rowsweep.telemetry.events import emit
+from rowsweep.telemetry.instruments import record_lease_lost
 from rowsweep.timers import Looper
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class Keeper:
         flight.renew_at = flight.claimed_at + self._every
 
     def report_loss(self, flight: Flight, reason: LeaseLost) -> None:
-        """Log that a claim was lost under a run."""
+        """Log and count that a claim was lost under a run."""
         job = flight.job
+        record_lease_lost(job.queue)
         emit(
             "jobs.lease.lost",
             worker_id=self._worker_id,

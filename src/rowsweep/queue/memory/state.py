@@ -65,7 +65,7 @@ class State:
     events: dict[UUID, KeptEvent] = field(default_factory=dict)
     event_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     max_events: int = 10_000
-
+    sampled_at: datetime | None = None
     listeners: list[Callable[[str], None]] = field(default_factory=list)
 
     def say(self, word: str) -> None:

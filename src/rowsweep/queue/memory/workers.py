@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from rowsweep.queue.memory.claim import is_due, is_lapsed
 from rowsweep.queue.memory.events.store import poll as poll_events
 from rowsweep.queue.memory.state import WorkerRow, locked
-from rowsweep.queue.records import WAITING_STATES, Look
+from rowsweep.queue.records import SAMPLE_SECONDS, WAITING_STATES, Look
+from rowsweep.telemetry.instruments import Depth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,7 @@ class MemoryWorkers:
         announce: WorkerInfo | None,
         poll: Sequence[str] = (),
         proof: str | None = None,
+        sample: bool = False,
     ) -> Look:
         """Say which queues have something to claim; claims nothing."""
         poll_events(self._state, poll)
@@ -53,7 +55,17 @@ class MemoryWorkers:
         return Look(
             due_queues=sorted(due),
             next_run_in_seconds=None if next_run_at is None else (next_run_at - now).total_seconds(),
+            depths=self._sampled(announce) if sample and announce is not None else None,
         )
+
+    def _sampled(self, worker: WorkerInfo) -> list[Depth] | None:
+        """Count every queue, where the last sample is old enough."""
+        state, now = self._state, self._state.now()
+        if state.sampled_at is not None and (now - state.sampled_at).total_seconds() < SAMPLE_SECONDS:
+            return None
+        state.sampled_at = now
+        queues = {job.queue for job in state.jobs.values() if job.state in (*WAITING_STATES, "dead")}
+        return [_depth(state, queue, now) for queue in sorted({*queues, *worker.queues})]
 
     @locked
     def leave(self, worker_id: str) -> None:
@@ -66,3 +78,15 @@ class MemoryWorkers:
         now = self._state.now()
         rows = sorted(self._state.workers.values(), key=lambda row: row.info.id)
         return [(row.info, row.seen_at) for row in rows if row.expires_at > now]
+
+
+def _depth(state: State, queue: str, now: datetime) -> Depth:
+    mine = [job for job in state.jobs.values() if job.queue == queue]
+    waiting = [job for job in mine if job.state in ("ready", "delayed")]
+    due = [job.run_at for job in waiting if job.run_at <= now]
+    return Depth(
+        queue=queue,
+        ready=sum(job.state == "ready" or job.run_at <= now for job in waiting),
+        dead=sum(job.state == "dead" for job in mine),
+        oldest_ready_seconds=(now - min(due, default=now)).total_seconds(),
+    )

@@ -74,6 +74,9 @@ class PurgePass(SteeredPass):
                 done = outcome[target.name] = self._ctx.step.run(f"purge:{target.name}", partial(self._purge, target))
                 self._before, self._at = self._overall_of(done), PurgePosition()
             return self._finish(outcome)
+        except Exception as error:
+            self._report_failure(error)
+            raise
         finally:
             self._release()
 
@@ -270,6 +273,9 @@ class PurgePass(SteeredPass):
         rows = self._before.rows + at.rows
         return Position(index=self._before.index + at.batches, cursor=at.cursor, rows=rows, written=rows)
 
+    def _rows_done(self) -> int:
+        return self._overall(self._at).rows
+
     # -- the end ------------------------------------------------------------------------------------------------
 
     def _finish(self, outcome: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -290,6 +296,7 @@ class PurgePass(SteeredPass):
             "sweeps.finished",
             sweep=self._sweep.name,
             run_id=str(self._ctx.run_id),
+            kind=self._sweep.kind,
             rows=at.rows,
             written=at.written,
             batches=at.batches,

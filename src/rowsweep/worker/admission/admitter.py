@@ -122,6 +122,7 @@ class Admitter:
             attempt=job.attempt,
             max_attempts=job.max_attempts,
             stop_reason=failure.stop_reason,
+            resume_at=None,
             error=error,
         )
         self._end(flight, Refuse(error=failure))

@@ -13,10 +13,12 @@ from rowsweep.errors import Aborted
 from rowsweep.jobs import ambient
 from rowsweep.jobs.ambient import Surroundings
 from rowsweep.jobs.ctx import Actor
+from rowsweep.jobs.failure import headline
 from rowsweep.steps.context import RunCtx
 from rowsweep.steps.options import StepOptions
 from rowsweep.steps.runner import StepRunner
 from rowsweep.telemetry.events import emit
+from rowsweep.telemetry.instruments import Run, start_run
 from rowsweep.worker.run.deadlines import job_is_late
 from rowsweep.worker.run.execution import Execution
 from rowsweep.worker.run.verdict import conclude, is_rate_limited
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from rowsweep.clock import Clock
     from rowsweep.errors import RowsweepError
     from rowsweep.queue.contract import Driver
+    from rowsweep.telemetry.instruments import RunSpan
     from rowsweep.worker.flights import Flight
     from rowsweep.worker.run.deadlines import Deadlines
     from rowsweep.worker.run.execution import Ending
@@ -56,6 +59,7 @@ class Executor:
         Answers None where its end was decided elsewhere, so that there is nothing left to settle.
         """
         run = self._runs[flight] = _Run(self._runner(flight), self._clock.monotonic(), self._armed(flight))
+        span = start_run(_as_span(flight))
         result, error = None, None
         try:
             result = self._body(flight, run.runner)
@@ -69,6 +73,7 @@ class Executor:
             run.disarm()
             flight.signal.abort(_over(flight))
             del self._runs[flight]
+            _end_span(span, flight.execution)
 
     def leave_behind(self, flight: Flight, late: RowsweepError) -> Ending | None:
         """End a run whose body goes on past its deadline: it writes nothing more, and its claim ends as a failure."""
@@ -137,6 +142,7 @@ class Executor:
             resume_at=resume_at,
             steps=runner.trace.steps,
             replayed=runner.trace.replayed,
+            deferred=is_rate_limited(ending),
         )
 
 
@@ -155,6 +161,24 @@ def _log_failure(flight: Flight, ending: Ending, execution: Execution) -> None:
             error=ending.error,
             **named,
         )
+
+
+def _as_span(flight: Flight) -> Run:
+    job = flight.job
+    return Run(
+        job=job.name,
+        queue=job.queue,
+        job_id=str(job.id),
+        run_id=str(job.run_id),
+        attempt=job.attempt,
+        traceparent=job.traceparent,
+    )
+
+
+def _end_span(span: RunSpan, execution: Execution | None) -> None:
+    """End a run's span; a run whose end was never decided, as when the process goes down, was interrupted."""
+    failure = None if execution is None else execution.failure
+    span.end("interrupted" if execution is None else execution.outcome, None if failure is None else headline(failure))
 
 
 def _over(flight: Flight) -> Aborted:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -12,11 +13,25 @@ if TYPE_CHECKING:
     from rowsweep.queue.verdicts import Verdict
 
 Outcome = Literal["completed", "suspended", "retried", "dead-lettered", "dropped", "refused", "interrupted"]
+LABELS: Final = MappingProxyType(
+    {
+        "completed": "ok",
+        "retried": "failed",
+        "dead-lettered": "dead",
+        "dropped": "dropped",
+        "refused": "refused",
+        "interrupted": "interrupted",
+    }
+)
+FAILED: Final = frozenset({"retried", "dead-lettered", "dropped", "refused"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Report one execution; `steps` ran here, `replayed` were answered from their stored output."""
+    """Report one execution; `steps` ran here, `replayed` were answered from their stored output.
+
+    `deferred` says that a rate limit put it off, which is no failure.
+    """
 
     outcome: Outcome
     job_id: UUID
@@ -27,6 +42,17 @@ class Execution:
     resume_at: datetime | None = None
     steps: tuple[str, ...] = ()
     replayed: tuple[str, ...] = ()
+    deferred: bool = False
+
+    @property
+    def label(self) -> str | None:
+        """Answer what the metrics count it under: nothing for a suspension or a deferral."""
+        return None if self.deferred else LABELS.get(self.outcome)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Answer what it failed with, None where it did not fail."""
+        return self.error if self.outcome in FAILED and not self.deferred else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.jobs.json_form import json_text
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
-from rowsweep.queue.records import Look
+from rowsweep.queue.records import MOST_COUNTED, SAMPLE_SECONDS, Look
+from rowsweep.telemetry.instruments import Depth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +35,17 @@ class PostgresWorkers:
         announce: WorkerInfo | None,
         poll: Sequence[str] = (),
         proof: str | None = None,
+        sample: bool = False,
     ) -> Look:
         """Say which queues have something to claim; claims nothing, one statement."""
         asked = {"queues": list(queues), "names": list(names), "poll": list(poll), "proof": proof}
-        due, seconds, _ = self._session.rows(_SQL["look"], {**asked, **_announced(announce)})[0]
-        return Look(due_queues=due, next_run_in_seconds=seconds)
+        sampling = {"sample": sample and announce is not None, "every": SAMPLE_SECONDS, "most": MOST_COUNTED}
+        due, seconds, _, depths = self._session.rows(_SQL["look"], {**asked, **sampling, **_announced(announce)})[0]
+        return Look(
+            due_queues=due,
+            next_run_in_seconds=seconds,
+            depths=None if depths is None else [_depth(row) for row in depths],
+        )
 
     def leave(self, worker_id: str) -> None:
         """Take a worker's row away."""
@@ -47,6 +54,11 @@ class PostgresWorkers:
     def live(self) -> list[tuple[WorkerInfo, datetime]]:
         """Answer the workers whose rows have not expired, each with when it was last seen."""
         return [records.worker(row) for row in self._session.rows(_SQL["live"], {})]
+
+
+def _depth(row: list[Any]) -> Depth:
+    queue, ready, dead, oldest, is_capped = row
+    return Depth(queue=queue, ready=ready, dead=dead, oldest_ready_seconds=float(oldest), is_capped=is_capped)
 
 
 def _announced(info: WorkerInfo | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 -- name: look
 -- One statement for an idle worker: its announcement, the poll for events and the wake's proof ride on the look;
 -- nothing is claimed. The next instant is that of a waiting row, or of a lease that lapses unless it is renewed.
+-- Whoever finds the last sample of depths old enough takes the next one; a sample under way holds nobody up.
 with recursive announced as (
   insert into /* schema */x_job_workers as w
     (id, host, pid, app_version, queues, names, concurrency, state, in_flight, processed, interrupted, wake,
@@ -15,6 +16,63 @@ with recursive announced as (
       names = excluded.names, concurrency = excluded.concurrency, state = excluded.state,
       in_flight = excluded.in_flight, processed = excluded.processed, interrupted = excluded.interrupted,
       wake = excluded.wake, seen_at = excluded.seen_at, expires_at = excluded.expires_at
+),
+stale as materialized (
+  select l.lease_key, l.slot
+  from /* schema */x_job_leases l
+  where %(sample)s::boolean and l.lease_key = '*depth' and l.slot = 0 and l.expires_at <= now()
+  for update skip locked
+),
+renewed as (
+  update /* schema */x_job_leases l
+  set holder = %(id)s::text, expires_at = now() + make_interval(secs => %(every)s::double precision)
+  from stale s
+  where l.lease_key = s.lease_key and l.slot = s.slot
+  returning l.slot
+),
+first as (
+  insert into /* schema */x_job_leases as l (lease_key, slot, holder, job_id, expires_at)
+  select '*depth', 0, %(id)s::text, gen_random_uuid(), now() + make_interval(secs => %(every)s::double precision)
+  where %(sample)s::boolean
+    and not exists (select from /* schema */x_job_leases k where k.lease_key = '*depth' and k.slot = 0)
+  on conflict (lease_key, slot) do nothing
+  returning l.slot
+),
+taken as materialized (
+  select r.slot from renewed r
+  union all
+  select f.slot from first f
+),
+filled (queue) as (
+  select (select j.queue from /* schema */x_jobs j where j.state in ('ready', 'delayed', 'suspended')
+          order by j.queue limit 1)
+  from taken
+  union all
+  select (select j.queue from /* schema */x_jobs j where j.state in ('ready', 'delayed', 'suspended')
+            and j.queue > f.queue order by j.queue limit 1)
+  from filled f
+  where f.queue is not null
+),
+buried as materialized (
+  select d.queue, count(*) as amount
+  from taken
+  cross join lateral (
+    select j.queue from /* schema */x_jobs j where j.state = 'dead' limit %(most)s::bigint
+  ) d
+  group by d.queue
+),
+depths as materialized (
+  select q.queue, w.ready, w.oldest, w.seen, coalesce(b.amount, 0) as dead
+  from (select f.queue from filled f where f.queue is not null
+        union select b.queue from buried b
+        union select u.queue from taken cross join lateral unnest(%(own_queues)s::text[]) as u (queue)) q
+  cross join lateral (
+    select count(*) filter (where r.state = 'ready' or r.run_at <= now()) as ready,
+           min(r.run_at) filter (where r.run_at <= now()) as oldest, count(*) as seen
+    from (select j.state, j.run_at from /* schema */x_jobs j
+          where j.queue = q.queue and j.state in ('ready', 'delayed') limit %(most)s::bigint) r
+  ) w
+  left join buried b on b.queue = q.queue
 ),
 pairs as materialized (
   select q.queue, n.name
@@ -129,7 +187,13 @@ select array(select h.queue from heads h where h.is_due
               union all select l.lapses_at from lapses l where l.lapses_at >= now()) n (later)),
        (select count(pg_notify('rowsweep_wake', p.word))
         from (select %(proof)s::text) p (word)
-        where p.word is not null);
+        where p.word is not null),
+       case when exists (select from taken) then coalesce(
+         (select jsonb_agg(jsonb_build_array(d.queue, d.ready, d.dead,
+                                             coalesce(extract(epoch from now() - d.oldest), 0),
+                                             d.seen >= %(most)s::bigint)
+                           order by d.queue)
+          from depths d), '[]') end;
 
 -- name: leave
 delete from /* schema */x_job_workers w

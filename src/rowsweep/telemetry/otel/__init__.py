@@ -1,0 +1,1 @@
+"""OpenTelemetry as a back end, imported on first use where its API is installed."""
