@@ -113,6 +113,27 @@ def delete_loop(dsn: str, table: str, batch_rows: int) -> int:
             (after, key), batches = row, batches + 1
 
 
+def delete_address_loop(dsn: str, table: str, batch_rows: int) -> int:
+    """Do the same by the rows' physical addresses, waiting for rows locked by others: the fastest form found."""
+    statement = f"""
+        with page as materialized (
+            select ctid as address, created_at, id from {table}
+             where (created_at, id) > (%(after)s, %(key)s) and created_at < now() - interval '90 days'
+             order by created_at, id limit %(rows)s
+        ), gone as (
+            delete from {table} where ctid = any (array(select address from page))
+        ) select created_at, id from page order by created_at desc, id desc limit 1"""
+    after: Any = "-infinity"
+    key, batches = 0, 0
+    with psycopg.connect(dsn) as connection:
+        while True:
+            row = connection.execute(statement, {"after": after, "key": key, "rows": batch_rows}).fetchone()
+            connection.commit()
+            if row is None:
+                return batches
+            (after, key), batches = row, batches + 1
+
+
 def bands(frame: pl.DataFrame) -> pl.DataFrame:
     """Band a page of orders by price: the handler of both sides."""
     price = pl.col("price")

@@ -14,9 +14,11 @@ from typing import Any
 import psycopg
 
 import rowsweep as rs
-from benchmarks.loops import delete_loop
+from benchmarks.loops import delete_address_loop, delete_loop
 from benchmarks.measure import Figure, interleave
 from benchmarks.tables import ROUNDS, ROWS, app, dsn, make_events
+
+Loop = Callable[[str, str, int], int]
 
 _EXPIRED = ROWS // 2
 
@@ -33,6 +35,7 @@ def _purge(name: str, batch_rows: int) -> rs.Purge:
 
 def _delete(batch_rows: int) -> Figure:
     purge = _purge(f"delete-{batch_rows}", batch_rows)
+    loop = _faster(batch_rows)
 
     def ours() -> float:
         make_events("ours")
@@ -40,7 +43,7 @@ def _delete(batch_rows: int) -> Figure:
 
     def reference() -> float:
         make_events("reference")
-        return _EXPIRED / _timed(batch_rows)
+        return _EXPIRED / _timed(loop, batch_rows)
 
     medians = interleave(ours, reference, ROUNDS)
     return Figure(
@@ -48,10 +51,20 @@ def _delete(batch_rows: int) -> Figure:
     )
 
 
-def _timed(batch_rows: int) -> float:
+def _faster(batch_rows: int) -> Loop:
+    """Take the faster of two forms of the reference on this machine."""
+
+    def seconds(loop: Loop) -> float:
+        make_events("reference", min(ROWS, 500_000))
+        return _timed(loop, batch_rows)
+
+    return min((delete_loop, delete_address_loop), key=seconds)
+
+
+def _timed(loop: Loop, batch_rows: int) -> float:
     gc.collect()
     began = time.perf_counter()
-    delete_loop(dsn(), "reference", batch_rows)
+    loop(dsn(), "reference", batch_rows)
     return time.perf_counter() - began
 
 
