@@ -87,6 +87,23 @@ def test_a_run_is_paused_resumed_and_cancelled(items: CommandLine) -> None:
     assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_JOB_NOT_CANCELLABLE")
 
 
+def test_a_live_run_is_tuned(items: CommandLine) -> None:
+    """N-122: shown with who asked."""
+    items("sweeps", "launch", "totals", "--rate", "10/s", "--batch-rows", "5", "--delay", "1h")
+    assert "at most 10/s" in items("sweeps", "show", "totals").out
+    tuned = items("sweeps", "tune", "totals", "--rate", "20/s", "--json").json["options"]
+    assert (tuned["rate"], tuned["batch_rows"]) == ("20/s", 5)
+    assert "at most 20/s (tuned by " in items("sweeps", "show", "totals").out
+    assert items("sweeps", "tune", "totals").code == 1
+    assert items("sweeps", "tune", "totals", "--rate", "fast").code == 1
+
+
+def test_only_a_purge_is_confirmed(items: CommandLine) -> None:
+    for command in (("sweeps", "launch"), ("run",)):
+        refused = items(*command, "totals", "--confirm", "0.5")
+        assert (refused.code, "is no purge" in refused.err) == (2, True)
+
+
 def test_the_ledger_is_listed_newest_first_and_filtered(items: CommandLine) -> None:
     assert items("ledger").out == "No sweep has run here yet.\n"
     assert items("ledger", "--json").json == []

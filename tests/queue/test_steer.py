@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rowsweep.errors import DuplicateJob, NotCancellable, SweepNotFound, SweepNotLive
-from rowsweep.queue.records import Job, Wanted, claim_of
+from rowsweep.queue.records import Asked, Job, Tuning, Wanted, claim_of
 from rowsweep.queue.verdicts import Bury, Done, GiveBack, Park
 from tests.queue.world import ERROR, World, batch_close, fresh_id, ids_of, is_near, new_backfill, step_put, totals
 
@@ -58,7 +58,7 @@ def test_a_run_that_is_worked_is_only_asked(world: World) -> None:
     row = world.ledger.steer(job.run_id, "pause")
     assert (row.status, row.wanted, row.live) == ("running", "pause", True)
     assert world.job(job.id) == job
-    assert world.ledger.wanted([job.run_id]) == {job.run_id: "pause"}
+    assert world.ledger.wanted([job.run_id]) == {job.run_id: Asked(wanted="pause")}
 
 
 def test_a_run_whose_worker_is_gone_is_paused_at_once(world: World) -> None:
@@ -217,5 +217,25 @@ def test_what_is_wanted_is_answered_for_many(world: World) -> None:
     world.ledger.steer(paused.run_id, "pause")
     unknown = fresh_id()
     wanted = world.ledger.wanted([running.run_id, unknown, paused.run_id])
-    assert dict(wanted) == {running.run_id: "run", paused.run_id: "pause"}
+    assert dict(wanted) == {running.run_id: Asked(wanted="run"), paused.run_id: Asked(wanted="pause")}
     assert dict(world.ledger.wanted([])) == {}
+
+
+def test_a_live_run_is_tuned_and_an_ended_one_is_not(world: World) -> None:
+    """N-122: merged into the row's options with who and when, read with what is wanted; no job is touched."""
+    job = world.sweep()
+    row = world.ledger.steer(job.run_id, Tuning(rate="50/s", by="ann"))
+    assert (row.options["rate"], row.options["tuned"]["by"], row.wanted) == ("50/s", "ann", "run")
+    assert "batch_rows" not in row.options
+    first = row.options["tuned"]["at"]
+    world.ledger.steer(job.run_id, "pause")
+    row = world.ledger.steer(job.run_id, Tuning(batch_rows=7, by=None))
+    assert (row.options["rate"], row.options["batch_rows"], row.options["tuned"]["by"]) == ("50/s", 7, None)
+    assert row.options["tuned"]["at"] >= first
+    assert world.ledger.wanted([job.run_id]) == {job.run_id: Asked(wanted="pause", options=row.options)}
+    assert world.job(job.id) == job
+    world.ledger.steer(job.run_id, "cancel")
+    with pytest.raises(SweepNotLive):
+        world.ledger.steer(job.run_id, Tuning(rate="1/s"))
+    with pytest.raises(SweepNotFound):
+        world.ledger.steer(fresh_id(), Tuning(rate="1/s"))

@@ -50,6 +50,22 @@ def test_the_batch_after_one_of_r_rows_starts_r_over_rate_after_that_one_started
         Pacer("0/s", clock)
 
 
+def test_a_rate_may_change_while_a_batch_waits_for_it() -> None:
+    """D-6, N-122: the new rate counts from the batch before; without one nothing waits."""
+    clock = HandClock()
+    pacer = Pacer(None, clock)
+    pacer.begin()
+    pacer.done(1_000)
+    assert pacer.wait_seconds() == 0
+    pacer.change("1/s")
+    assert pacer.wait_seconds() == pytest.approx(1_000)
+    clock.seconds += 5
+    pacer.change("100/s")
+    assert pacer.wait_seconds() == pytest.approx(5)
+    pacer.change(None)
+    assert pacer.wait_seconds() == 0
+
+
 def sizes(size: BatchSize, *durations: float, is_full: bool = True) -> list[int]:
     """Answer the size after each batch."""
     answer = []

@@ -12,7 +12,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.clock import real_monotonic
-from rowsweep.errors import NotCancellable, SweepCancelled, SweepFailed, SweepNotLive
+from rowsweep.errors import InvalidOption, NotCancellable, SweepCancelled, SweepFailed, SweepNotLive
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.sweeps import passes
 from tests.sweeps.field import NOW, Background, Field, fields_of, until, wait_for
@@ -192,6 +192,38 @@ def test_a_failed_or_cancelled_run_is_taken_up_from_its_checkpoint(field: Field)
     run.resume()
     assert field.finish(run)["rows"] == 20
     assert hits(field) == [(1, 20)]
+
+
+def test_a_live_run_is_tuned_and_feels_it_while_it_waits(field: Field) -> None:
+    """N-122: a wait for the rate ends within about a second; rate and batch size are those of the next batch."""
+    sizes: list[int] = []
+
+    def noting(batch: rs.Batch) -> pl.DataFrame:
+        sizes.append(batch.frame.height)
+        return counting(batch)
+
+    run = declared(field, noting, rate="4/h").launch()
+    sweeping = Background(field.tick)
+    until(lambda: run.snapshot().waiting_for == "rate", "the rate holds it")
+    assert run.snapshot().rows == 4
+    tuned = rs.attach(run.run_id).tune(rate="none", batch_rows=8)
+    assert (tuned.options["rate"], tuned.options["batch_rows"]) == ("none", 8)
+    assert tuned.options["tuned"]["by"] == "tester"
+    assert sweeping.result(10).outcome == "completed"
+    assert sizes == [4, 8, 8]
+    assert hits(field) == [(1, 20)]
+    with pytest.raises(SweepNotLive, match="tuned"):
+        run.tune(rate="1/s")
+    for wrong in ({}, {"rate": "fast"}, {"batch_rows": 0}):
+        with pytest.raises(InvalidOption):
+            run.tune(**wrong)
+
+
+def test_what_was_tuned_holds_for_the_next_worker_too(field: Field) -> None:
+    """N-122, D-4: kept with the run, also where nobody works it."""
+    run = declared(field).launch()
+    run.tune(batch_rows=10)
+    assert field.finish(run)["batches"] == 2
 
 
 def test_what_has_ended_can_be_neither_paused_nor_cancelled_nor_resumed(field: Field) -> None:

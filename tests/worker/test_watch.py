@@ -13,7 +13,7 @@ from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.registry import register
 from rowsweep.jobs.retry import Retry
 from rowsweep.queue.contract import LedgerStore
-from rowsweep.queue.records import NewBackfill
+from rowsweep.queue.records import Asked, NewBackfill
 from rowsweep.steps.context import RunCtx
 from tests.worker.shop import Shop, until
 
@@ -80,7 +80,7 @@ def test_a_pause_is_read_from_memory_and_parks_the_run(shop: Shop) -> None:
     def body(ctx: Ctx) -> None:
         assert isinstance(ctx, RunCtx)
         started.set()
-        until(lambda: ctx.wanted() == "pause")
+        until(lambda: ctx.asked() == Asked(wanted="pause"))
         assert not ctx.signal.aborted
         ctx.suspend("pause", 3600.0)
 

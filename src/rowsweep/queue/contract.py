@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.events import EventStore, StepWait
     from rowsweep.queue.holds import PauseStore, SlotStore
     from rowsweep.queue.records import (
+        Asked,
         Backfill,
         BackfillStatus,
         BatchClose,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         StepSleep,
         SweepKind,
         SweepTotals,
+        Tuning,
         Wanted,
         WorkerInfo,
     )
@@ -153,14 +155,14 @@ class LedgerStore(Protocol):
     ) -> list[Backfill]:
         """Answer rows, newest first; with `run_ids` those of them that there are, in one statement."""
 
-    def steer(self, run_id: UUID, wanted: Wanted, *, reason: str | None = None) -> Backfill:
-        """Pause, resume or cancel a run in one transaction, from any process; twice is once.
+    def steer(self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None) -> Backfill:
+        """Pause, resume, cancel or tune a run in one transaction, from any process; twice is once.
 
         Raises SweepNotFound, SweepNotLive, NotCancellable.
         """
 
-    def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Wanted]:
-        """Answer what is wanted of each run, in one statement."""
+    def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Asked]:
+        """Answer what is asked of each run, in one statement."""
 
 
 class InspectionStore(Protocol):

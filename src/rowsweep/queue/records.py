@@ -333,6 +333,28 @@ class BatchClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of a run: its flag, and its options as tuned."""
+
+    wanted: Wanted
+    options: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """New options for a live run, and who asks; None leaves one as it is, the rate `none` lifts the limit."""
+
+    rate: str | None = None
+    batch_rows: int | None = None
+    by: str | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """Answer the options that change."""
+        given = {"rate": self.rate, "batch_rows": self.batch_rows}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
     """One row of `x_backfills`; the fields are its columns, and what is derived from the run's jobs.
 

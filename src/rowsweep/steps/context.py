@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.queue.contract import Driver, StepStore
-    from rowsweep.queue.records import Claim, Job, Wanted
+    from rowsweep.queue.records import Asked, Claim, Job
     from rowsweep.signals import RunSignal
     from rowsweep.steps.runner import StepRunner
 
@@ -31,7 +31,7 @@ class RunCtx:
     signal: RunSignal
     actor: Actor
     services: Any
-    read_wanted: Callable[[], Wanted | None]
+    read_asked: Callable[[], Asked | None]
 
     @property
     def claim(self) -> Claim:
@@ -68,9 +68,9 @@ class RunCtx:
         """The run's durable steps."""
         return self.runner
 
-    def wanted(self) -> Wanted | None:
-        """Answer what the ledger wanted of this run when it was last asked; None before that, and without a ledger."""
-        return self.read_wanted()
+    def asked(self) -> Asked | None:
+        """Answer what the ledger last said is asked of this run; None before that, and without a ledger."""
+        return self.read_asked()
 
     def suspend(self, reason: str, delay_seconds: float) -> NoReturn:
         """Leave the body, uncounted, to be replayed after the delay; the reason `pause` also pauses the ledger row."""

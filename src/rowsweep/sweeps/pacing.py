@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rowsweep.options import Rate, rate
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
 
+NO_RATE: Final = "none"
+
 
 class Pacer:
-    """Let the batch after one of r rows start r / rate after that one started; unused time is not saved up."""
+    """Let the batch after one of r rows start r / rate after that one started; unused time is not saved up.
 
-    def __init__(self, limit: str | Rate, clock: Clock) -> None:
-        self.limit = rate(limit, option="rate")
+    The limit may change between and during waits; without one nothing waits.
+    """
+
+    def __init__(self, limit: str | Rate | None, clock: Clock) -> None:
+        self.limit = None if limit is None else rate(limit, option="rate")
         self._clock = clock
-        self._next_at: float | None = None
+        self._rows = 0
         self._started = clock.monotonic()
+
+    def change(self, limit: str | Rate | None) -> None:
+        """Go on at another rate, from the batch before on."""
+        self.limit = None if limit is None else rate(limit, option="rate")
 
     def begin(self) -> None:
         """Note that a batch starts now."""
@@ -25,8 +34,10 @@ class Pacer:
 
     def done(self, rows: int) -> None:
         """Note how many rows the batch had."""
-        self._next_at = self._started + rows / self.limit.per_second
+        self._rows = rows
 
     def wait_seconds(self) -> float:
         """Answer how long the next batch has to wait."""
-        return 0.0 if self._next_at is None else max(self._next_at - self._clock.monotonic(), 0.0)
+        if self.limit is None:
+            return 0.0
+        return max(self._started + self._rows / self.limit.per_second - self._clock.monotonic(), 0.0)

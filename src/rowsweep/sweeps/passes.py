@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.clock import real_monotonic
+from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import (
     LeaseLost,
 )
@@ -25,6 +25,7 @@ from rowsweep.sweeps.batch.work import (
 )
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.ledger import Progress
+from rowsweep.sweeps.pacing import Pacer
 from rowsweep.sweeps.position import FINISH_STEP, PAGES_STEP, SETUP_STEP, Position, as_checkpoint
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import Setup, check_source, count_rows, set_up, settings_for
@@ -121,21 +122,19 @@ class Pass(SteeredPass):
         if self._setup.is_over_nothing:
             self._at = self._at.finished()
         self._size = self._first_size()
-        pacer = self._pacer()
+        self._pacer = Pacer(self._rate(), SystemClock())
         wanted: Wanted | None = row.wanted
         while not self._at.ended:
             self._steer(wanted)
-            if pacer is not None:
-                self._wait(pacer.wait_seconds(), "rate")
-                pacer.begin()
+            self._pace()
             done, milliseconds = self._next_batch()
             swept = done.at.rows - self._at.rows
             if done.at.index > self._at.index:
                 self._committed(done, swept, milliseconds)
             self._at, self._stored = done.at, True
             wanted = done.closed.wanted
-            if pacer is not None:
-                pacer.done(swept)
+            self._pacer.done(swept)
+            self._tune(done.closed.options)
 
     def _next_batch(self) -> tuple[BatchDone, float]:
         """Do the next page, smaller and smaller where the moment is bad, until it is committed."""

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from uuid import UUID
 
 from rowsweep.clock import real_monotonic
-from rowsweep.errors import NotImplementedByDriver, SweepCancelled, SweepFailed, SweepNotFound, TimedOut
+from rowsweep.errors import InvalidOption, NotImplementedByDriver, SweepCancelled, SweepFailed, SweepNotFound, TimedOut
 from rowsweep.jobs import ambient
-from rowsweep.options import duration
-from rowsweep.queue.records import FINISHED_STATES
+from rowsweep.options import count, duration
+from rowsweep.options import rate as parse_rate
+from rowsweep.queue.records import FINISHED_STATES, Tuning
 from rowsweep.signals import RunSignal
+from rowsweep.sweeps.pacing import NO_RATE
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
 from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.redact import redact_text
@@ -65,7 +67,7 @@ def ledger_of(driver: Driver) -> LedgerStore:
 
 
 class Run:
-    """One run of a sweep: watch it with `snapshot()` and `wait()`, steer it with `pause()`, `resume()`, `cancel()`.
+    """A run of a sweep: watch it with `snapshot()`, `wait()`; steer with `pause()`, `resume()`, `tune()`, `cancel()`.
 
     It holds nothing: closing the notebook or the process that launched it changes nothing for the run, and
     `rs.attach(run_id)` finds it again from anywhere. `attached` says that `launch()` found it live already; `note`
@@ -126,6 +128,27 @@ class Run:
         Raises NotCancellable for an ended run.
         """
         return self._steered("cancel", reason)
+
+    def tune(self, *, rate: str | None = None, batch_rows: int | None = None) -> Snapshot:
+        """Change how fast a live run goes, from any process: at most `rate` rows ("2000/s"), batches from `batch_rows`.
+
+        None leaves an option as it is; the rate "none" lifts the limit, also a declared one. Felt in the next batch and
+        kept with who asked and when; a wait for the rate ends at once. Raises SweepNotLive for an ended run,
+        InvalidOption.
+        """
+        if rate is not None and rate != NO_RATE:
+            parse_rate(rate, option="rate")
+        if batch_rows is not None:
+            count(batch_rows, option="batch_rows", minimum=1)
+        if rate is None and batch_rows is None:
+            raise InvalidOption(
+                "tune() changes rate= or batch_rows=; it was given neither.",
+                fix='run.tune(rate="2000/s")',
+                meta={"option": "rate"},
+            )
+        tuning = Tuning(rate=rate, batch_rows=batch_rows, by=ambient.attribution())
+        self._last = snapshot_of(ledger_of(self._app.driver).steer(self.run_id, tuning), self._last)
+        return self._last
 
     def _steered(self, wanted: Wanted, reason: str | None) -> Snapshot:
         told = None if reason is None else safe_text(redact_text(reason), _LONGEST_REASON)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from rowsweep.clock import SystemClock, real_monotonic
+from rowsweep.clock import real_monotonic
 from rowsweep.errors import (
     Aborted,
     Draining,
@@ -24,12 +24,13 @@ from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_con
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import CheckpointMoved
 from rowsweep.sweeps.ledger import Progress
-from rowsweep.sweeps.pacing import Pacer
+from rowsweep.sweeps.pacing import NO_RATE, Pacer
 from rowsweep.sweeps.run import host
 from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.instruments import record_batch
 
 if TYPE_CHECKING:
+    from rowsweep.options import Rate
     from rowsweep.queue.contract import LedgerStore
     from rowsweep.queue.records import Backfill, Wanted
     from rowsweep.steps.context import RunCtx
@@ -67,6 +68,7 @@ class SteeredPass(ABC):
     _size: BatchSize
     _progress: Progress
     _held: BatchConnection
+    _pacer: Pacer
 
     def __init__(self, sweep: Sweep[Any], ctx: RunCtx, step: str) -> None:
         self._sweep = sweep
@@ -225,9 +227,33 @@ class SteeredPass(ABC):
             self._show_waiting(why)
         until = real_monotonic() + seconds
         while (left := until - real_monotonic()) > 0:
-            self._steer(self._ctx.wanted())
+            if self._heed_latest() and why == "rate":
+                return
             self._ctx.signal.wait(min(left, _SLICE_SECONDS))
-        self._steer(self._ctx.wanted())
+        self._heed_latest()
+
+    def _pace(self) -> None:
+        """Wait until the rate lets the next batch start."""
+        while (seconds := self._pacer.wait_seconds()) > 0:
+            self._wait(seconds, "rate")
+        self._pacer.begin()
+
+    def _heed_latest(self) -> bool:
+        """Obey what was last heard of the ledger; answer whether options changed."""
+        asked = self._ctx.asked()
+        self._steer(None if asked is None else asked.wanted)
+        return asked is not None and self._tune(asked.options)
+
+    def _tune(self, options: Mapping[str, Any] | None) -> bool:
+        """Go on at the rate and the batch size that somebody asked for meanwhile; answer whether any did."""
+        was = self._options
+        if options is None or _tuned_at(options) <= _tuned_at(was):
+            return False
+        self._options = options
+        if options.get("batch_rows") != was.get("batch_rows"):
+            self._size.restart_at(self._batch_rows())
+        self._pacer.change(self._rate())
+        return True
 
     def _show_waiting(self, why: str) -> None:
         try:
@@ -241,9 +267,10 @@ class SteeredPass(ABC):
     def _batch_rows(self) -> int:
         return int(self._options.get("batch_rows") or self._sweep.spec.batch_rows)
 
-    def _pacer(self) -> Pacer | None:
+    def _rate(self) -> str | Rate | None:
+        """The rate that this run goes by: its own, else the declaration's."""
         limit = self._options.get("rate") or self._sweep.spec.rate
-        return None if limit is None else Pacer(limit, SystemClock())
+        return None if limit == NO_RATE else limit
 
     def _ledger(self) -> LedgerStore:
         ledger = self._ctx.driver.stores().ledger
@@ -253,6 +280,11 @@ class SteeredPass(ABC):
                 fix="rs.connect() with the Postgres driver",
             )
         return ledger
+
+
+def _tuned_at(options: Mapping[str, Any]) -> str:
+    tuned = options.get("tuned")
+    return str(tuned["at"]) if isinstance(tuned, dict) else ""
 
 
 def declare_terminal(error: Exception) -> None:

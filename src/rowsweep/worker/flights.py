@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rowsweep.errors import RowsweepError
     from rowsweep.jobs.handle import JobHandle
-    from rowsweep.queue.records import Job, Wanted
+    from rowsweep.queue.records import Asked, Job
     from rowsweep.signals import RunSignal
     from rowsweep.worker.admission.gate import Permit
     from rowsweep.worker.run.execution import Execution
@@ -37,7 +37,7 @@ class Flight:
         self.claimed_at = claimed_at
         self.renewed_at = claimed_at
         self.renew_at = claimed_at
-        self.wanted: Wanted | None = None
+        self.asked: Asked | None = None
         self.revoked: RowsweepError | None = None
         self.execution: Execution | None = None
         self.settled = threading.Event()

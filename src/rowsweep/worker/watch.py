@@ -42,10 +42,10 @@ class Watch:
         ledger = self._driver.control().ledger
         if not flights or ledger is None:
             return None
-        wanted = ledger.wanted([flight.job.run_id for flight in flights])
+        asked = ledger.wanted([flight.job.run_id for flight in flights])
         for flight in flights:
-            flight.wanted = wanted.get(flight.job.run_id, flight.wanted)
-            if flight.wanted == "cancel":
+            flight.asked = asked.get(flight.job.run_id, flight.asked)
+            if flight.asked is not None and flight.asked.wanted == "cancel":
                 flight.revoke(_cancelled(flight))
         return WATCH_SECONDS
 

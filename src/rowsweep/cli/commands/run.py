@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rowsweep.cli.commands.sweeps import BatchRows, Force, Name, Rate
+from rowsweep.cli.commands.sweeps import BatchRows, Confirm, Force, Name, Rate, confirmation
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.following import SECONDS_BETWEEN_LOOKS, display_for
 from rowsweep.cli.lease import ForeignLease
@@ -39,6 +39,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
     force: Force = False,
     batch_rows: BatchRows = None,
     rate: Rate = None,
+    confirm: Confirm = None,
     visibility: Annotated[
         str,
         typer.Option(
@@ -57,7 +58,8 @@ def run(  # noqa: PLR0913 - one parameter a flag
     value = read_json(given, flag="--input")
     with session.app(declares=True) as app:
         sweep = get_sweep(name)
-        launched = sweep.launch(value, force=force, rate=rate, batch_rows=batch_rows)
+        more = confirmation(sweep, confirm)
+        launched = sweep.launch(value, force=force, rate=rate, batch_rows=batch_rows, **more)
         if launched.attached:
             _take_up(session, launched, sweep, is_steered=force or rate is not None or batch_rows is not None)
         worker = app.worker(queues=[sweep.options.queue], names=[name], concurrency=1, visibility=visibility)

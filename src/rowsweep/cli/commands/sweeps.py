@@ -27,6 +27,13 @@ BatchRows = Annotated[int | None, typer.Option(metavar="N", help="Rows of the fi
 Rate = Annotated[str | None, typer.Option(metavar="RATE", help="The most rows in a period, such as 2000/s.")]
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for the record.")]
 
+Confirm = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="A purge only: the largest share of a table it may remove, such as 0.5.", min=0, max=1
+    ),
+]
+
 _sweeps = typer.Typer(no_args_is_help=True, help="See what is declared here, preview, launch and steer.")
 
 
@@ -83,11 +90,16 @@ def preview(
 
 
 @_sweeps.command("launch", epilog=EPILOG)
-def launch(
+def launch(  # noqa: PLR0913 - one parameter a flag
     context: typer.Context,
     name: Name,
+    *,
     given: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The sweep's input.")] = None,
     force: Force = False,
+    batch_rows: BatchRows = None,
+    rate: Rate = None,
+    confirm: Confirm = None,
+    delay: Annotated[str | None, typer.Option(metavar="SPAN", help="Start it that much later, such as 2h.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Watch it until it ends; Ctrl-C leaves it going.")] = False,
 ) -> None:
     """Enqueue a sweep for the workers.
@@ -99,7 +111,9 @@ def launch(
     session = session_of(context)
     value = read_json(given, flag="--input")
     with session.app(declares=True), Signals() as signals:
-        run = get_sweep(name).launch(value, force=force)
+        sweep = get_sweep(name)
+        more = confirmation(sweep, confirm)
+        run = sweep.launch(value, force=force, rate=rate, batch_rows=batch_rows, delay=delay, **more)
         if run.note:
             session.output.note(run.note)
         if not wait:
@@ -132,6 +146,27 @@ def cancel(context: typer.Context, run: RunText, reason: Reason = None) -> None:
     The batch in flight is rolled back, what is committed stays.
     """
     _steer(context, run, "cancel", reason)
+
+
+@_sweeps.command("tune", epilog=EPILOG)
+def tune(context: typer.Context, run: RunText, rate: Rate = None, batch_rows: BatchRows = None) -> None:
+    """Change how fast a live run goes; felt in its next batch.
+
+    --rate none lifts the limit.
+    """
+    session = session_of(context)
+    with session.app() as app:
+        snapshot = app.run_of(run).tune(rate=rate, batch_rows=batch_rows)
+    session.output.draw(SweepView(snapshot), snapshot_line(snapshot), snapshot.as_json())
+
+
+def confirmation(sweep: Sweep[Any], confirm: float | None) -> dict[str, Any]:
+    """Answer what `launch()` is given for --confirm; refused where the sweep is no purge."""
+    if confirm is None:
+        return {}
+    if sweep.sweep_kind != "purge":
+        raise typer.BadParameter(f"{sweep.name} is no purge.", param_hint="--confirm")
+    return {"confirm": confirm}
 
 
 def _steer(context: typer.Context, text: str, verb: str, reason: str | None) -> None:

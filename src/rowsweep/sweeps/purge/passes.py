@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.clock import real_monotonic
+from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import InvariantBroken, NotImplementedByDriver
 from rowsweep.sweeps import gate
 from rowsweep.sweeps.batch.connection import BatchConnection
@@ -16,6 +16,7 @@ from rowsweep.sweeps.batch.patience import database_error
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.ledger import Progress
+from rowsweep.sweeps.pacing import Pacer
 from rowsweep.sweeps.position import FINISH_STEP, SETUP_STEP, Position
 from rowsweep.sweeps.purge.ending import Ending, report_of
 from rowsweep.sweeps.purge.plausible import refuse_implausible
@@ -92,7 +93,7 @@ class PurgePass(SteeredPass):
         row = ledger.start(self._new_row(known))
         self._options = row.options or {}
         self._progress = Progress(row)
-        self._pacing = self._pacer()
+        self._pacer = Pacer(self._rate(), SystemClock())
         self._steered_by = row.wanted
         targets = checked(sweep.spec.targets())
         for target in targets:
@@ -184,8 +185,8 @@ class PurgePass(SteeredPass):
     def _moved(self, done: PurgeDone) -> None:
         removed = done.at.rows - self._at.rows
         self._at, self._stored, self._steered_by = done.at, True, done.closed.wanted
-        if self._pacing is not None:
-            self._pacing.done(removed)
+        self._pacer.done(removed)
+        self._tune(done.closed.options)
         if done.awaits_locks:
             pause = _FIRST_ROUND_SECONDS * 2.0 ** (self._at.round - 2)
             self._wait(min(pause, _LONGEST_ROUND_SECONDS), "locked rows")
@@ -250,11 +251,6 @@ class PurgePass(SteeredPass):
         finally:
             held.release()
         return max((rows or 0) - self._at.blocked_rows, 0)
-
-    def _pace(self) -> None:
-        if self._pacing is not None:
-            self._wait(self._pacing.wait_seconds(), "rate")
-            self._pacing.begin()
 
     def _closer(self) -> Closer:
         return Closer(

@@ -120,7 +120,7 @@ class Executor:
             signal=flight.signal,
             actor=Actor(tenant=tenant),
             services=flight.services,
-            read_wanted=lambda: flight.wanted,
+            read_asked=lambda: flight.asked,
         )
         surroundings = Surroundings(attribution=f"job:{job.name}:{job.id}", tenant=tenant)
         with ambient.inside_run(surroundings):

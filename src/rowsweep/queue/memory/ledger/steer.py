@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from rowsweep.errors import NotCancellable, SweepNotFound, SweepNotLive
 from rowsweep.jobs.failure import Failure
+from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.ledger.moves import OPEN_STATUSES, ended_row
 from rowsweep.queue.memory.settle import PARKED_SECONDS
 from rowsweep.queue.memory.steering import cancel_job, refuse_taken_key, requeue_job
-from rowsweep.queue.records import LIVE_STATES
+from rowsweep.queue.records import LIVE_STATES, Tuning
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, Job, Wanted
 
 
-def steer_run(state: State, run_id: UUID, wanted: Wanted, reason: str | None) -> Backfill:
+def steer_run(state: State, run_id: UUID, wanted: Wanted | Tuning, reason: str | None) -> Backfill:
     """Do one verb to a run and answer its row; raises SweepNotFound, SweepNotLive, NotCancellable."""
     row = state.ledger.get(run_id)
     if row is None:
@@ -29,9 +30,19 @@ def steer_run(state: State, run_id: UUID, wanted: Wanted, reason: str | None) ->
             f"no run {run_id} is in the ledger.", fix="rowsweep sweeps ls", meta={"run_id": str(run_id)}
         )
     now = state.now()
+    if isinstance(wanted, Tuning):
+        return _tune(state, row, wanted, now)
     if wanted == "pause":
         return _pause(state, row, now)
     return _resume(state, row, now) if wanted == "run" else _cancel(state, row, reason, now)
+
+
+def _tune(state: State, row: Backfill, tuning: Tuning, now: datetime) -> Backfill:
+    if row.status not in OPEN_STATUSES:
+        raise _not_live(row, "tuned")
+    tuned = {"by": tuning.by, "at": f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"}
+    options = {**(jsonb.read(row.options) or {}), **tuning.changes(), "tuned": tuned}
+    return _write(state, replace(row, options=jsonb.bind(options), updated_at=now))
 
 
 def _pause(state: State, row: Backfill, now: datetime) -> Backfill:

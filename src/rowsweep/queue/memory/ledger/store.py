@@ -10,7 +10,7 @@ from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.ledger.steer import steer_run
 from rowsweep.queue.memory.state import backfill_answer, locked
 from rowsweep.queue.memory.steps import write_step
-from rowsweep.queue.records import Backfill, BatchClosed, StepPut
+from rowsweep.queue.records import Asked, Backfill, BatchClosed, StepPut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         NewBackfill,
         SweepKind,
         SweepTotals,
+        Tuning,
         Wanted,
     )
 
@@ -116,15 +117,15 @@ class MemoryLedger:
         return [self._answer(row) for row in chosen[:limit]]
 
     @locked
-    def steer(self, run_id: UUID, wanted: Wanted, *, reason: str | None = None) -> Backfill:
-        """Pause, resume or cancel a run."""
+    def steer(self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None) -> Backfill:
+        """Pause, resume, cancel or tune a run."""
         return self._answer(steer_run(self._state, run_id, wanted, reason))
 
     @locked
-    def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Wanted]:
-        """Answer what is wanted of each run that has a row."""
-        ledger = self._state.ledger
-        return {run_id: ledger[run_id].wanted for run_id in run_ids if run_id in ledger}
+    def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Asked]:
+        """Answer what is asked of each run that has a row."""
+        rows = [self._state.ledger[run_id] for run_id in run_ids if run_id in self._state.ledger]
+        return {row.run_id: Asked(wanted=row.wanted, options=jsonb.read(row.options)) for row in rows}
 
     def _is_expected(self, close: BatchClose) -> bool:
         """Compare with the checkpoint the batch started from; None expects that there is none."""

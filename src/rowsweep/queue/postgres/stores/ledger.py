@@ -11,7 +11,7 @@ from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.jobs import claim_values
 from rowsweep.queue.postgres.stores.steer import steer_run
-from rowsweep.queue.records import BatchClosed
+from rowsweep.queue.records import Asked, BatchClosed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         NewBackfill,
         SweepKind,
         SweepTotals,
+        Tuning,
         Wanted,
     )
 
@@ -122,17 +123,18 @@ class PostgresLedger:
         }
         return [records.backfill(row) for row in self._session.rows(_SQL["list"], values)]
 
-    def steer(self, run_id: UUID, wanted: Wanted, *, reason: str | None = None) -> Backfill:
-        """Pause, resume or cancel a run in one transaction."""
+    def steer(self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None) -> Backfill:
+        """Pause, resume, cancel or tune a run in one transaction."""
         with self._session.unit() as session:
             steer_run(session, run_id, wanted, reason)
             return PostgresLedger(session)._there(run_id)
 
-    def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Wanted]:
-        """Answer what is wanted of each run that has a row."""
+    def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Asked]:
+        """Answer what is asked of each run that has a row."""
         if not run_ids:
             return {}
-        return dict(self._session.rows(_SQL["wanted"], {"run_ids": list(run_ids)}))
+        rows = self._session.rows(_SQL["wanted"], {"run_ids": list(run_ids)})
+        return {run_id: Asked(wanted=wanted, options=options) for run_id, wanted, options in rows}
 
     def _there(self, run_id: UUID) -> Backfill:
         row = self.get(run_id)

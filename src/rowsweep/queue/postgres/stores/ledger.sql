@@ -197,7 +197,7 @@ left join lateral (
 order by b.started_at desc, b.run_id desc;
 
 -- name: wanted
-select b.run_id, b.wanted
+select b.run_id, b.wanted, b.options
 from /* schema */x_backfills b
 where b.run_id = any (%(run_ids)s::uuid[]);
 
@@ -219,6 +219,14 @@ for no key update;
 update /* schema */x_backfills b
 set wanted = %(wanted)s::text, updated_at = now()
 where b.run_id = %(run_id)s::uuid
+returning b.run_id;
+
+-- name: tune
+update /* schema */x_backfills b
+set options = coalesce(b.options, '{}') || %(changes)s::jsonb || jsonb_build_object('tuned', jsonb_build_object(
+      'by', %(by)s::text, 'at', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))),
+    updated_at = now()
+where b.run_id = %(run_id)s::uuid and b.status in ('running', 'paused')
 returning b.run_id;
 
 -- name: park

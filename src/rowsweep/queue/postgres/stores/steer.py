@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import NotCancellable, SweepNotFound, SweepNotLive
+from rowsweep.jobs.json_form import json_text
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores.keys import refuse_taken_key
-from rowsweep.queue.records import LIVE_STATES
+from rowsweep.queue.records import LIVE_STATES, Tuning
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -32,8 +33,11 @@ class _Run:
     is_held: bool
 
 
-def steer_run(session: Session, run_id: UUID, wanted: Wanted, reason: str | None) -> None:
+def steer_run(session: Session, run_id: UUID, wanted: Wanted | Tuning, reason: str | None) -> None:
     """Do one verb to a run; raises SweepNotFound, SweepNotLive, NotCancellable, DuplicateJob."""
+    if isinstance(wanted, Tuning):
+        _tune(session, run_id, wanted)
+        return
     run = _lock(session, run_id)
     if wanted == "pause":
         _pause(session, run)
@@ -46,21 +50,34 @@ def steer_run(session: Session, run_id: UUID, wanted: Wanted, reason: str | None
 def _lock(session: Session, run_id: UUID) -> _Run:
     """Lock job rows, then the ledger row, and read them as they are once nobody else holds them."""
     jobs = session.rows(_SQL["lock_jobs"], {"run_id": run_id})
+    name, status, wanted = _lock_row(session, run_id)
+    unfinished = [(job[0], *job[3:]) for job in jobs if job[1] in ("failed", "dead", "cancelled")]
+    is_held = any(job[1] in LIVE_STATES and job[2] for job in jobs)
+    return _Run(run_id, name, status, wanted, unfinished, is_held)
+
+
+def _lock_row(session: Session, run_id: UUID) -> tuple[str, str, str]:
     rows = session.rows(_SQL["lock_row"], {"run_id": run_id})
     if not rows:
         raise SweepNotFound(
             f"no run {run_id} is in the ledger.", fix="rowsweep sweeps ls", meta={"run_id": str(run_id)}
         )
     name, status, wanted = rows[0]
-    unfinished = [(job[0], *job[3:]) for job in jobs if job[1] in ("failed", "dead", "cancelled")]
-    is_held = any(job[1] in LIVE_STATES and job[2] for job in jobs)
-    return _Run(run_id, name, status, wanted, unfinished, is_held)
+    return name, status, wanted
+
+
+def _tune(session: Session, run_id: UUID, tuning: Tuning) -> None:
+    """Store new options; no job is touched, so that none is waited for."""
+    values = {"run_id": run_id, "changes": json_text(tuning.changes()), "by": tuning.by}
+    if not session.rows(_SQL["tune"], values):
+        name, status, _ = _lock_row(session, run_id)
+        raise _not_live(run_id, name, status, "tuned")
 
 
 def _pause(session: Session, run: _Run) -> None:
     """Ask for a pause; a run that nobody works is parked here and now."""
     if run.status not in _OPEN:
-        raise _not_live(run, "paused")
+        raise _not_live(run.run_id, run.name, run.status, "paused")
     if run.is_held:
         session.rows(_SQL["ask"], {"run_id": run.run_id, "wanted": "pause"})
     elif run.status != "paused":
@@ -73,7 +90,7 @@ def _resume(session: Session, run: _Run) -> None:
         session.rows(_SQL["unpark"], {"run_id": run.run_id, "was_paused": run.status == "paused"})
         return
     if run.status == "done" or not run.unfinished:
-        raise _not_live(run, "resumed")
+        raise _not_live(run.run_id, run.name, run.status, "resumed")
     for job_id, name, tenant_id, key in run.unfinished:
         refuse_taken_key(session, job_id, (name, tenant_id, key))
     session.rows(_SQL["reopen"], {"run_id": run.run_id})
@@ -91,9 +108,9 @@ def _cancel(session: Session, run: _Run, reason: str | None) -> None:
     session.rows(_SQL["cancel"], {"run_id": run.run_id, "reason": reason})
 
 
-def _not_live(run: _Run, verb: str) -> SweepNotLive:
+def _not_live(run_id: UUID, name: str, status: str, verb: str) -> SweepNotLive:
     return SweepNotLive(
-        f"run {run.run_id} of {run.name!r} is {run.status} and cannot be {verb}.",
+        f"run {run_id} of {name!r} is {status} and cannot be {verb}.",
         fix="rowsweep sweeps ls",
-        meta={"run_id": str(run.run_id), "status": run.status},
+        meta={"run_id": str(run_id), "status": status},
     )
