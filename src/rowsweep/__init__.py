@@ -11,6 +11,7 @@ from rowsweep.app import (
     counters,
     current,
     install,
+    jobs,
     ledger,
     reset_event_bus,
     runs,
@@ -56,8 +57,8 @@ __all__ = [
     "EnqueueResult", "Event", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "PostgresDriver",
     "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot", "SoleLeader",
     "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "counters", "current",
-    "event_bus", "events_purge_target", "expired", "install", "job", "ledger", "older_than", "own_targets",
-    "publish_event", "purge", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
+    "event_bus", "events_purge_target", "expired", "install", "job", "jobs", "ledger", "older_than",
+    "own_targets", "publish_event", "purge", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {

@@ -15,6 +15,7 @@ from rowsweep.errors import DriverUnavailable, InvalidOption, NotImplementedByDr
 from rowsweep.jobs import ambient
 from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle
+from rowsweep.operate.operator import Operator
 from rowsweep.queue.bus import EventBus, use_event_bus
 from rowsweep.sweeps.run import Run, ledger_of
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
@@ -67,6 +68,7 @@ class App:
         self._scheduler: Scheduler | None = None
         self._lock = threading.RLock()
         self.events = _bus_of(driver, self._woken)
+        self.operate = Operator(driver, actor=actor)
         self._sources: dict[str, Driver] = {}
         self._remove_hook = lifecycle().on("close", f"rowsweep.app.{id(self)}", self._closed_by)
 
@@ -209,6 +211,12 @@ class App:
         rows = ledger_of(self._driver).list(name=name, status=status, kind=kind, limit=limit)
         return [snapshot_of(row) for row in rows]
 
+    def jobs(self, *, limit: int = 1_000, **filters: Any) -> pl.DataFrame:
+        """Answer jobs as a polars frame, newest first; filters are those of `operate.list`."""
+        from rowsweep.operate.frame import jobs_frame
+
+        return jobs_frame(self.operate, limit=limit, **filters)
+
     def bundle(self, snapshot: Snapshot) -> dict[str, str]:
         """Answer a snapshot's display bundle; `text/plain` is always in it."""
         from rowsweep.show import bundle
@@ -347,6 +355,14 @@ def counters(
     from rowsweep.operate.counters import read_counters
 
     return read_counters(current().driver, tier=tier, name=name, since=since, limit=limit)
+
+
+def jobs(*, limit: int = 1_000, **filters: Any) -> pl.DataFrame:
+    """Answer jobs as a polars frame, newest first: `jobs(state="dead")`, `jobs(name="mail", queue="slow")`.
+
+    Filters are `queue`, `name`, `state`, `tenant_id`, `run_id`, `id_prefix`, `created_from` and `created_to`.
+    """
+    return current().jobs(limit=limit, **filters)
 
 
 def work(*, scheduler: bool = False) -> None:

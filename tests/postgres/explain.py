@@ -75,10 +75,13 @@ def statement(store: str, name: str) -> Statement:
 def prepared(
     connection: psycopg.Connection[Any], query: Statement, schema: str, values: Mapping[str, object]
 ) -> Iterator[list[str]]:
-    """Prepare a statement with a plan that fits all values, and answer its parameters' names in order."""
+    """Prepare a statement with a plan that fits all values, and answer its parameters' names in order.
+
+    One that the driver never prepares is planned for the values it is run with.
+    """
     converted = PostgresQuery(Transformer(connection))
     converted.convert(render(query.text, schema), values)
-    connection.execute("set plan_cache_mode = force_generic_plan")
+    connection.execute(f"set plan_cache_mode = force_{'generic' if query.prepare is None else 'custom'}_plan")
     connection.execute(b"prepare explained as " + converted.query)
     try:
         yield list(converted._order or [])

@@ -76,12 +76,6 @@ def test_a_declared_sweep_is_shown_with_its_last_run() -> None:
     assert lines[2].split() == ["bands", "pending", "orders"]
 
 
-def test_a_job_name_that_nobody_declares_stands_out() -> None:
-    shown = tables.names_table([{"name": "a", "kind": "job", "queue": "default"}], [("default", "b", 1_200)]).as_plain()
-    assert "not declared" in shown
-    assert "1,200 that nobody here and no live worker has code for" in shown
-
-
 def test_a_missing_value_of_a_frame_shows_as_nothing() -> None:
     shown = tables.frame_table(["id", "total"], [[1, None], [20, "9.50"]], [True, False]).as_plain()
     assert shown == "id  total\n 1\n20  9.50"

@@ -24,6 +24,7 @@ def connecting() -> None:
     assert_type(app, rs.App)
     assert_type(rs.current(), rs.App)
     assert_type(rs.ledger(), pl.DataFrame)
+    assert_type(rs.jobs(state="dead", limit=5), pl.DataFrame)
     assert_type(rs.runs(name="totals", limit=5), list[rs.Snapshot])
     assert_type(rs.attach("totals"), rs.Run)
     assert_type(app.place, str)

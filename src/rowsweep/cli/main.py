@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from rowsweep import __version__
-from rowsweep.cli.commands import events, jobs, ledger, new, run, scheduler, schema, sweeps, tasks, up, worker
+from rowsweep.cli.commands import events, ledger, new, run, scheduler, schema, sweeps, tasks, up, worker
+from rowsweep.cli.commands.jobs import command as jobs
 from rowsweep.cli.demo import command as demo
 from rowsweep.cli.everywhere import Everywhere, asks_for_json, hoisted
 from rowsweep.cli.output import Output

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from rowsweep.queue.retention import RetentionStore
     from rowsweep.queue.schedules import LeaderStore, ScheduleStore
+    from rowsweep.queue.selection import JobPosition
     from rowsweep.queue.verdicts import Settlement
     from rowsweep.queue.wake import WakeSource
 
@@ -171,8 +172,19 @@ class InspectionStore(Protocol):
     def get(self, job_id: UUID) -> Job | None:
         """Answer one job."""
 
-    def list(self, where: JobFilter, *, limit: int = 100) -> list[Job]:
-        """Answer jobs newest first by `(created_at, id)`."""
+    def list(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        after: JobPosition | None = None,
+        before: JobPosition | None = None,
+    ) -> list[Job]:
+        """Answer jobs newest first by `(created_at, id)`.
+
+        With `after` those behind that position; with `before` those in front of it, the nearest ones. At most one of
+        the two is given. `limit=0` sends nothing. Raises InvalidOption.
+        """
 
     def dead_letters(self, *, limit: int = 100) -> builtins.list[Job]:
         """Answer dead jobs newest first by `updated_at`."""

@@ -203,13 +203,20 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Choose the rows of `list`; None means any."""
+    """Choose the rows of `list`; None means any.
+
+    `id_prefix` is how an id begins, in hexadecimal digits with or without dashes; `created_from` is inclusive,
+    `created_to` exclusive, both aware.
+    """
 
     queue: str | None = None
     name: str | None = None
     state: JobState | None = None
     tenant_id: str | None = None
     run_id: UUID | None = None
+    id_prefix: str | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

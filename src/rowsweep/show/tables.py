@@ -1,4 +1,4 @@
-"""Make tables of what the queue and the ledger hold: sweeps, runs, jobs, names."""
+"""Make tables of what the ledger holds: sweeps, runs, pairs, frames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from rowsweep.show import facts, values
 from rowsweep.show.table import Cell, Column, Table
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Job
     from rowsweep.sweeps.snapshot import Snapshot
 
 _RUN_PREFIX: Final = 18
@@ -75,56 +74,6 @@ def _declared(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
         Cell(text="" if last is None else values.number(last.rows)),
         Cell(text="" if last is None else values.instant(last.started_at)),
     )
-
-
-def jobs_table(jobs: Sequence[Job]) -> Table:
-    """Answer jobs, one a line, in the order they came."""
-    columns = (
-        Column(title="job", rank=1),
-        Column(title="name", is_long=True),
-        Column(title="queue", is_long=True, rank=4),
-        Column(title="state"),
-        Column(title="attempt", is_number=True, rank=3),
-        Column(title="due (UTC)", prefix=_TO_THE_MINUTE, rank=5),
-        Column(title="error", is_long=True, rank=2),
-    )
-    rows = tuple(
-        (
-            Cell(text=str(job.id), tone="dim"),
-            Cell(text=job.name),
-            Cell(text=job.queue),
-            _state(job.state, facts.tone(job.state)),
-            Cell(text=f"{job.attempt}/{job.max_attempts}"),
-            Cell(text=values.instant(job.run_at)),
-            Cell(text=job.last_error_code or job.last_error or ""),
-        )
-        for job in jobs
-    )
-    return Table(columns=columns, rows=rows, empty="No such job.")
-
-
-def names_table(declared: Sequence[Mapping[str, Any]], undeclared: Sequence[tuple[str, str, int]]) -> Table:
-    """Answer the job names declared here, then those that wait in the queue and nobody declares."""
-    columns = (
-        Column(title="job"),
-        Column(title="kind"),
-        Column(title="queue", is_long=True),
-        Column(title="waiting", is_long=True),
-    )
-    known = tuple(
-        (Cell(text=entry["name"]), Cell(text=entry["kind"]), Cell(text=entry["queue"]), Cell(text=""))
-        for entry in declared
-    )
-    unknown = tuple(
-        (
-            Cell(text=name),
-            Cell(text="not declared", tone="warn"),
-            Cell(text=queue),
-            Cell(text=f"{values.number(rows)} that nobody here and no live worker has code for", tone="warn"),
-        )
-        for queue, name, rows in undeclared
-    )
-    return Table(columns=columns, rows=known + unknown, empty="No job is declared here, and none waits.")
 
 
 def pairs_table(pairs: Sequence[tuple[str, str]]) -> Table:

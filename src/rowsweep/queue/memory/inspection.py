@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 from rowsweep.options import count
 from rowsweep.queue.memory.state import job_answer, locked
 from rowsweep.queue.records import PAGE_DEFAULT, WAITING_STATES
+from rowsweep.queue.selection import id_bounds
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
     from rowsweep.queue.records import Job, JobFilter
+    from rowsweep.queue.selection import JobPosition
 
 
 class MemoryInspection:
@@ -31,12 +34,24 @@ class MemoryInspection:
         return None if job is None else job_answer(job)
 
     @locked
-    def list(self, where: JobFilter, *, limit: int = PAGE_DEFAULT) -> list[Job]:
-        """Answer jobs newest first by `(created_at, id)`."""
+    def list(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = PAGE_DEFAULT,
+        after: JobPosition | None = None,
+        before: JobPosition | None = None,
+    ) -> list[Job]:
+        """Answer jobs newest first by `(created_at, id)`, behind or in front of a place."""
         count(limit, option="limit", minimum=0)
-        chosen = [job for job in self._state.jobs.values() if _fits(job, where)]
-        chosen.sort(key=lambda job: (job.created_at, job.id), reverse=True)
-        return [job_answer(job) for job in chosen[:limit]]
+        ids = None if where.id_prefix is None else id_bounds(where.id_prefix)
+        chosen = [job for job in self._state.jobs.values() if _fits(job, where, ids)]
+        chosen.sort(key=_place, reverse=True)
+        if before is not None:
+            in_front = [job for job in chosen if _place(job) > before]
+            return [job_answer(job) for job in in_front[max(len(in_front) - limit, 0) :]]
+        behind = [job for job in chosen if after is None or _place(job) < after]
+        return [job_answer(job) for job in behind[:limit]]
 
     @locked
     def dead_letters(self, *, limit: int = PAGE_DEFAULT) -> builtins.list[Job]:
@@ -57,7 +72,17 @@ class MemoryInspection:
         return [(queue, name, rows[queue, name]) for queue, name in sorted(rows)]
 
 
-def _fits(job: Job, where: JobFilter) -> bool:
+def _place(job: Job) -> tuple[datetime, UUID]:
+    return job.created_at, job.id
+
+
+def _fits(job: Job, where: JobFilter, ids: tuple[UUID, UUID] | None) -> bool:
+    if ids is not None and not ids[0] <= job.id <= ids[1]:
+        return False
+    if where.created_from is not None and job.created_at < where.created_from:
+        return False
+    if where.created_to is not None and job.created_at >= where.created_to:
+        return False
     asked = (
         (where.queue, job.queue),
         (where.name, job.name),

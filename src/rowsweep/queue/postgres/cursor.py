@@ -59,10 +59,16 @@ class StoreCursor(psycopg.Cursor[TupleRow]):
         return _ADAPTERS
 
 
-def run(connection: psycopg.Connection[Any], text: LiteralString, values: Mapping[str, object]) -> list[TupleRow]:
+def run(
+    connection: psycopg.Connection[Any],
+    text: LiteralString,
+    values: Mapping[str, object],
+    *,
+    prepare: bool | None = None,
+) -> list[TupleRow]:
     """Send one statement and answer its rows, none where it answers nothing."""
     with StoreCursor(connection) as cursor:
-        cursor.execute(text, values)
+        cursor.execute(text, values, prepare=prepare)
         result = cursor.pgresult
         # Asked of libpq: a cursor's description is made anew, column by column, whenever it is read.
         return cursor.fetchall() if result is not None and result.nfields else []

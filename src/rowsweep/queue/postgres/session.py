@@ -63,8 +63,8 @@ class PooledSession:
         """Send one statement; one that only reads is repeated while the connection is lost, for up to 15 s."""
         text = render(statement.text, self._place.schema())
         if statement.repeatable:
-            return repeated(lambda: self._send(text, values))
-        return self._send(text, values)
+            return repeated(lambda: self._send(text, values, statement.prepare))
+        return self._send(text, values, statement.prepare)
 
     @contextmanager
     def unit(self) -> Iterator[Session]:
@@ -72,12 +72,12 @@ class PooledSession:
         with self._pools.call(control=self._control) as connection, opened(connection, self.place):
             yield JoinedSession(connection, self._place, own=True)
 
-    def _send(self, text: Any, values: Mapping[str, object]) -> list[TupleRow]:
+    def _send(self, text: Any, values: Mapping[str, object], prepare: bool | None) -> list[TupleRow]:
         with self._pools.call(control=self._control) as connection, own_errors(self.place):
             if not self._pools.pooler:
-                return run(connection, text, values)
+                return run(connection, text, values, prepare=prepare)
             connection.execute(_WRAPPED_CONTROL if self._control else _WRAPPED)
-            answer = run(connection, text, values)
+            answer = run(connection, text, values, prepare=prepare)
             connection.execute("commit")
             return answer
 
@@ -103,7 +103,7 @@ class JoinedSession:
         """Send one statement in the caller's transaction."""
         text = render(statement.text, self._place.schema())
         with self._errors(self.place):
-            return run(self._connection, text, values)
+            return run(self._connection, text, values, prepare=statement.prepare)
 
     @contextmanager
     def unit(self) -> Iterator[Session]:

@@ -11,17 +11,22 @@ from typing import Final, LiteralString
 from psycopg.sql import Identifier
 
 SCHEMA_MARK: Final = "/* schema */"
-_NAME: Final = re.compile(r"^-- name: (\w+)[^\n]*\n", re.MULTILINE)
+_NAME: Final = re.compile(r"^-- name: (\w+)(?: \((planned for its values)\))?[^\n]*\n", re.MULTILINE)
 _WRITES: Final = re.compile(r"\b(insert|update|delete)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One named query; `repeatable` says that it only reads, so a lost connection may be answered by a repeat."""
+    """One named query.
+
+    `repeatable` says that it only reads, so a lost connection may be answered by a repeat. `prepare` is psycopg's:
+    False for a query that is planned for each call's values, None to leave it to the connection.
+    """
 
     name: str
     text: LiteralString
     repeatable: bool
+    prepare: bool | None = None
 
 
 @cache
@@ -29,7 +34,10 @@ def load(module: str) -> dict[str, Statement]:
     """Answer the statements of the `.sql` file beside a module by name, each without its comments."""
     package, _, store = module.rpartition(".")
     parts = _NAME.split((files(package) / f"{store}.sql").read_text(encoding="utf-8"))
-    return {name: _statement(name, body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return {
+        name: _statement(name, body, prepare=False if mark else None)
+        for name, mark, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    }
 
 
 @cache
@@ -45,7 +53,7 @@ def render_script(text: str, schema: str | None) -> LiteralString:
     return text.replace(SCHEMA_MARK, prefix)
 
 
-def _statement(name: str, body: str) -> Statement:
+def _statement(name: str, body: str, *, prepare: bool | None) -> Statement:
     lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))
     text = "\n".join(lines).strip().removesuffix(";")
-    return Statement(name, text, repeatable=_WRITES.search(text) is None)
+    return Statement(name, text, repeatable=_WRITES.search(text) is None, prepare=prepare)

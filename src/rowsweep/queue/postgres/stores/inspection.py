@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowsweep.options import count
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.records import PAGE_DEFAULT
+from rowsweep.queue.selection import id_bounds
 
 if TYPE_CHECKING:
     import builtins
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from rowsweep.queue.postgres.session import Session
     from rowsweep.queue.records import Job, JobFilter
+    from rowsweep.queue.selection import JobPosition
 
 _SQL = load(__name__)
 
@@ -32,12 +34,21 @@ class PostgresInspection:
         rows = self._session.rows(_SQL["get"], {"job_id": job_id})
         return records.job(rows[0]) if rows else None
 
-    def list(self, where: JobFilter, *, limit: int = PAGE_DEFAULT) -> list[Job]:
-        """Answer jobs newest first by `(created_at, id)`."""
-        if count(limit, option="limit", minimum=0) == 0:
+    def list(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = PAGE_DEFAULT,
+        after: JobPosition | None = None,
+        before: JobPosition | None = None,
+    ) -> list[Job]:
+        """Answer jobs newest first by `(created_at, id)`, behind or in front of a place."""
+        values = _values(where) | {"limit": count(limit, option="limit", minimum=0)}
+        if limit == 0:
             return []
-        rows = self._session.rows(_SQL["list"], {**asdict(where), "limit": limit})
-        return [records.job(row) for row in rows]
+        at, at_id = before or after or (None, None)
+        rows = self._session.rows(_SQL["list_before" if before else "list"], {**values, "at": at, "at_id": at_id})
+        return [records.job(row) for row in (reversed(rows) if before else rows)]
 
     def dead_letters(self, *, limit: int = PAGE_DEFAULT) -> builtins.list[Job]:
         """Answer dead jobs newest first by `updated_at`."""
@@ -49,3 +60,10 @@ class PostgresInspection:
         """Answer `(queue, name, rows)` of waiting rows that nobody declares, by queue and name."""
         rows = self._session.rows(_SQL["undeclared"], {"names": list(names)})
         return [(queue, name, amount) for queue, name, amount in rows]
+
+
+def _values(where: JobFilter) -> dict[str, Any]:
+    given = asdict(where)
+    prefix = given.pop("id_prefix")
+    id_from, id_to = (None, None) if prefix is None else id_bounds(prefix)
+    return {**given, "id_from": id_from, "id_to": id_to}

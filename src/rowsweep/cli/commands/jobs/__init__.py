@@ -1,0 +1,1 @@
+"""`rowsweep jobs`: look at jobs, and move them by hand."""

@@ -1,0 +1,76 @@
+"""`rowsweep jobs show`, `stats`, `workers` and `names`: one job, the queues, who works them, and what nobody does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowsweep.cli.commands.jobs.flags import Id
+from rowsweep.cli.session import session_of
+from rowsweep.errors import JobNotFound
+from rowsweep.show import queue as tables
+from rowsweep.show import values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rowsweep.operate.views import JobView, StepView
+
+
+def show(
+    context: typer.Context, job_id: Id, steps: Annotated[bool, typer.Option("--steps", help="Its steps too.")] = False
+) -> None:
+    """Show one job in full."""
+    from rowsweep.show.tables import pairs_table
+
+    session = session_of(context)
+    with session.app() as app:
+        job = app.operate.get(job_id)
+        if job is None:
+            raise JobNotFound(f"there is no job {job_id}.", fix="rowsweep jobs ls --json", meta={"job_id": str(job_id)})
+        of_run = app.operate.steps(job.run_id) if steps else []
+    document = job.as_json() | ({"steps": [step.as_json() for step in of_run]} if steps else {})
+    session.output.table(pairs_table(_pairs(job, of_run)), document)
+
+
+def stats(context: typer.Context) -> None:
+    """Count each queue's jobs by state.
+
+    `due` are those a worker could claim now; ready ones that are not due back off.
+    """
+    session = session_of(context)
+    with session.app() as app:
+        found = app.operate.stats()
+    session.output.table(tables.stats_table(found), [queue.as_json() for queue in found])
+
+
+def workers(context: typer.Context) -> None:
+    """List the live workers: where each runs, what it claims, and how busy it is."""
+    session = session_of(context)
+    with session.app() as app:
+        found = app.operate.workers()
+    session.output.table(tables.workers_table(found), [worker.as_json() for worker in found])
+
+
+def names(context: typer.Context) -> None:
+    """List the jobs declared here, and waiting ones nobody declares."""
+    from rowsweep.jobs.registry import describe_jobs
+
+    session = session_of(context)
+    with session.app(declares=True) as app:
+        declared = describe_jobs()
+        unknown = app.operate.undeclared([str(entry["name"]) for entry in declared])
+    document = {"declared": declared, "undeclared": [view.as_json() for view in unknown]}
+    session.output.table(tables.names_table(declared, unknown), document)
+
+
+def _pairs(job: JobView, steps: Sequence[StepView]) -> list[tuple[str, str]]:
+    from rowsweep.jobs.json_form import json_text, safe_json
+
+    shown = {name: value for name, value in job.as_json().items() if value is not None}
+    pairs = [(name, value if isinstance(value, str) else json_text(safe_json(value))) for name, value in shown.items()]
+    for step in steps:
+        took = values.instant(step.completed_at or step.started_at)
+        pairs.append((f"step {step.name}", f"{step.kind}, {step.status}, {took}: {json_text(safe_json(step.output))}"))
+    return pairs

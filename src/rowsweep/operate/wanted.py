@@ -1,0 +1,49 @@
+"""What a caller wants to see or move, screened once: filters of lists and of bulk verbs, and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from rowsweep.errors import InvalidOption, did_you_mean
+from rowsweep.options import invalid_option, one_of
+from rowsweep.queue.records import JOB_STATES, JobFilter
+from rowsweep.queue.selection import id_bounds
+
+_FILTERS: Final = tuple(field.name for field in fields(JobFilter))
+_INSTANT: Final = "datetime.now(timezone.utc) - timedelta(hours=1)"
+
+
+def job_filter(where: JobFilter | None, given: Mapping[str, Any]) -> JobFilter:
+    """Answer the filter of one call: an object, its keywords, or an object with some keywords put over it.
+
+    Raises InvalidOption.
+    """
+    unknown = [name for name in given if name not in _FILTERS]
+    if unknown:
+        raise InvalidOption(
+            f"jobs are filtered by {', '.join(_FILTERS)}; not by {unknown[0]!r}.",
+            fix=did_you_mean(unknown[0], _FILTERS) or f"remove {unknown[0]}=",
+            meta={"option": unknown[0]},
+        )
+    wanted = replace(where or JobFilter(), **given)
+    if wanted.state is not None:
+        one_of(wanted.state, JOB_STATES, option="state")
+    if wanted.id_prefix is not None:
+        id_bounds(wanted.id_prefix)
+    for name in ("created_from", "created_to"):
+        instant = getattr(wanted, name)
+        if instant is not None and (not isinstance(instant, datetime) or instant.tzinfo is None):
+            raise invalid_option(name, "an aware datetime", instant, _INSTANT)
+    return wanted if wanted.run_id is None else replace(wanted, run_id=id_of(wanted.run_id, option="run_id"))
+
+
+def id_of(value: UUID | str, *, option: str = "id") -> UUID:
+    """Answer an id given as such or as text; raises InvalidOption."""
+    try:
+        return value if isinstance(value, UUID) else UUID(value)
+    except (AttributeError, TypeError, ValueError):
+        raise invalid_option(option, "a UUID", value, '"01998f0a-1b2c-7d3e-8f40-123456789abc"') from None

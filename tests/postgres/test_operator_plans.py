@@ -1,0 +1,124 @@
+"""The plans of what an operator reads and moves: keyset seeks on an index, whatever lies behind."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from rowsweep.queue.postgres.driver import PostgresDriver
+from rowsweep.queue.postgres.install import install
+from rowsweep.queue.records import JobFilter
+from tests.postgres.explain import explain, statement
+
+FINISHED = 40_000
+PAGE_OF_100 = 300
+"""Pages of the table and its index that a page of 100 jobs may touch: one a job, and the way down the tree."""
+Rows = psycopg.Connection[Any]
+FILTERS = ("queue", "name", "state", "tenant_id", "run_id", "id_from", "id_to", "created_from", "created_to")
+
+
+@pytest.fixture(scope="module")
+def history(server_dsn: str) -> Iterator[str]:
+    """A schema with many finished rows, a few dead letters among the oldest, and a few live rows."""
+    name = f"history_{secrets.token_hex(6)}"
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        install(connection, name)
+        connection.execute(sql.SQL("set search_path = {}").format(sql.Identifier(name)))
+        connection.execute("alter table x_jobs set (autovacuum_enabled = off)")
+        connection.execute(
+            """insert into x_jobs (id, name, queue, state, input, idempotency_key, run_id, max_attempts, run_at,
+                                   created_at, updated_at, claimed_by)
+               select lpad(to_hex(n), 32, '0')::uuid, 'mail', 'default',
+                      case when n <= 20 then 'dead' when n > %(amount)s + 20 then 'running'
+                           when n > %(amount)s then 'ready' else 'done' end,
+                      '{}', n::text, gen_random_uuid(), 3, now(), now() - (100000 - n) * interval '1 s', now(),
+                      case when n > %(amount)s + 20 then 'w1' end
+               from generate_series(1, %(amount)s + 40) n""",
+            {"amount": FINISHED},
+        )
+        connection.execute("vacuum analyze x_jobs")
+        yield name
+        connection.execute("set client_min_messages = warning")
+        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def read(queue_session: Rows, history: str) -> Rows:
+    """A session of the queue in that schema."""
+    queue_session.execute(sql.SQL("set search_path = {}").format(sql.Identifier(history)))
+    return queue_session
+
+
+def page(connection: Rows, *, at: int | None = None, **filters: Any) -> dict[str, Any]:
+    """Answer the values of a page of 100, at the n-th job's place where one is given."""
+    place: Any = (None, None)
+    if at is not None:
+        place = connection.execute("select created_at, id from x_jobs where idempotency_key = %s", [str(at)]).fetchone()
+    return {**dict.fromkeys(FILTERS), "limit": 100, "at": place[0], "at_id": place[1], **filters}
+
+
+@pytest.mark.parametrize(("name", "at"), [("list", None), ("list", FINISHED // 2), ("list_before", FINISHED // 2)])
+@pytest.mark.parametrize("filters", [{}, {"state": "done"}, {"name": "mail", "queue": "default"}])
+def test_a_page_seeks_its_place_and_reads_a_page(
+    read: Rows, history: str, name: str, at: int | None, filters: dict[str, Any]
+) -> None:
+    """S-388, DESIGN §4: never the rows in front of it, however many are finished."""
+    plan = explain(read, statement("inspection", name), history, page(read, at=at, **filters))
+    assert plan.indexes("x_jobs") == {"x_jobs_created_idx"}
+    assert plan.pages < PAGE_OF_100
+
+
+@pytest.mark.parametrize(
+    ("state", "index"),
+    [
+        ("dead", "x_jobs_finished_idx"),
+        ("failed", "x_jobs_finished_idx"),
+        ("running", "x_jobs_running_idx"),
+        ("ready", "x_jobs_claim_idx"),
+        ("suspended", "x_jobs_claim_idx"),
+    ],
+)
+@pytest.mark.parametrize("name", ["list", "list_before"])
+def test_a_state_that_few_rows_are_in_is_found_by_its_index(
+    read: Rows, history: str, name: str, state: str, index: str
+) -> None:
+    """S-389: dead letters among the oldest of many finished rows are not looked for one by one."""
+    at = FINISHED // 2 if name == "list_before" else None
+    plan = explain(read, statement("inspection", name), history, page(read, at=at, state=state))
+    assert plan.indexes("x_jobs") == {index}
+    assert plan.pages < PAGE_OF_100
+
+
+def test_an_id_is_found_by_how_it_begins(read: Rows, history: str) -> None:
+    """S-389."""
+    ids: dict[str, Any] = {"id_from": UUID(int=0x1230), "id_to": UUID(int=0x123F)}
+    plan = explain(read, statement("inspection", "list"), history, page(read, **ids))
+    assert plan.indexes("x_jobs") == {"x_jobs_pkey"}
+    assert plan.pages < 50
+
+
+def test_dead_letters_come_off_the_index_of_finished_rows(read: Rows, history: str) -> None:
+    """S-090."""
+    plan = explain(read, statement("inspection", "dead_letters"), history, {"limit": 100})
+    assert plan.indexes("x_jobs") == {"x_jobs_finished_idx"}
+    assert plan.pages < 50
+
+
+def test_a_page_is_planned_for_its_own_values_each_time(driver: PostgresDriver) -> None:
+    """S-388: however often it is asked, it is never prepared, or its sixth plan would fit all filters alike."""
+    with driver.transaction() as tx:
+        inspection = tx.stores.inspection
+        assert inspection is not None
+        for _ in range(7):
+            inspection.list(JobFilter(), limit=1)
+            inspection.dead_letters(limit=1)
+        rows = tx.connection.execute("select statement from pg_prepared_statements").fetchall()
+    texts = [str(row[0]) for row in rows]
+    assert any("'dead'" in text for text in texts)
+    assert not any("between" in text for text in texts)
