@@ -38,6 +38,11 @@ def shown_rate(snapshot: Snapshot) -> float | None:
     """Answer the rate of the last minutes, else the mean over all active time; None before half a second of it."""
     if snapshot.rows_per_second is not None:
         return snapshot.rows_per_second
+    return mean_rate(snapshot)
+
+
+def mean_rate(snapshot: Snapshot) -> float | None:
+    """Answer the rate over all active time; None before half a second of it."""
     if snapshot.active_seconds < _SECONDS_BEFORE_A_MEAN or not snapshot.rows:
         return None
     return snapshot.rows / snapshot.active_seconds
