@@ -40,7 +40,7 @@ def run_figures(snapshot: Snapshot) -> list[Figure]:
         Figure(
             title="Rate",
             value="unknown" if rate is None else values.rate(rate),
-            more="" if mean is None else f"mean {values.rate(mean)}",
+            more=facts.limit_words(snapshot)[0] or ("" if mean is None else f"mean {values.rate(mean)}"),
         ),
         Figure(title="Time left", value=_eta_words(snapshot), more=worked)
         if snapshot.is_open

@@ -156,7 +156,9 @@ class Run:
                 meta={"option": "rate"},
             )
         tuning = Tuning(rate=rate, batch_rows=batch_rows, by=ambient.attribution())
-        self._last = snapshot_of(ledger_of(self._app.driver).steer(self.run_id, tuning), self._last)
+        row = ledger_of(self._app.driver).steer(self.run_id, tuning)
+        self._app.tell(row)
+        self._last = snapshot_of(row, self._last)
         return self._last
 
     def _steered(self, wanted: Wanted, reason: str | None) -> Snapshot:

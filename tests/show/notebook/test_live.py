@@ -43,6 +43,9 @@ class Run:
     def cancel(self, reason: str | None = None) -> Snapshot:
         return self._steer("cancel", reason)
 
+    def tune(self, *, rate: str | None = None) -> Snapshot:
+        return self._steer("tune", rate)
+
     def _steer(self, verb: str, reason: str | None) -> Snapshot:
         self.verbs.append((verb, reason))
         self.steered.set()
@@ -153,9 +156,18 @@ def test_a_button_steers_the_run_and_says_so_in_the_ledger(verb: Any, published:
     """N-079, N-103."""
     run = Run()
     view, _ = opened(run)
-    view._press(verb)
+    view._press(verb, "")
     assert run.steered.wait(10)
     assert run.verbs == [(verb, "in the notebook")]
+
+
+def test_a_rate_is_tuned(published: list[dict[str, Any]]) -> None:
+    """N-122."""
+    run = Run()
+    view, _ = opened(run)
+    view._press("tune", "500/s")
+    assert run.steered.wait(10)
+    assert run.verbs == [("tune", "500/s")]
 
 
 def test_a_refusal_is_said_in_the_view(published: list[dict[str, Any]]) -> None:
@@ -164,7 +176,7 @@ def test_a_refusal_is_said_in_the_view(published: list[dict[str, Any]]) -> None:
     view, poller = opened(run)
     run.refuses = SweepNotLive("It has <ended>.", fix="launch it again")
     poller.asked.clear()
-    view._press("pause")
+    view._press("pause", "")
     assert poller.asked.wait(10)
     assert view._panel is not None
     text = "".join(part.value for part in view._panel.box.children[1:-1])

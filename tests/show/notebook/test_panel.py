@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ipywidgets import Button
+from ipywidgets import Button, Text
 
 from rowsweep.show.notebook.panel import RunPanel, Verb
 from tests.show.snapshots import snapshot
@@ -16,7 +16,12 @@ class Hand:
 
     def __init__(self, **changed: object) -> None:
         self.pressed: list[Verb] = []
-        self.panel = RunPanel(snapshot(**changed), self.pressed.append, hides="picture")
+        self.rates: list[str] = []
+        self.panel = RunPanel(snapshot(**changed), self._press, hides="picture")
+
+    def _press(self, verb: Verb, rate: str) -> None:
+        self.pressed.append(verb)
+        self.rates.append(rate)
 
     @property
     def buttons(self) -> dict[str, Button]:
@@ -69,12 +74,28 @@ def test_cancelling_asks_once_more() -> None:
     assert hand.pressed == []
     assert set(hand.buttons) == {"Cancel the run", "Keep it going"}
     hand.buttons["Keep it going"].click()
-    assert set(hand.buttons) == {"Pause", "Cancel …"}
+    assert set(hand.buttons) == {"Pause", "Cancel …", "Set"}
     hand.buttons["Cancel …"].click()
     hand.panel.show(snapshot(rows=824_000))
     hand.buttons["Cancel the run"].click()
     assert hand.pressed == ["cancel"]
     assert hand.buttons["Cancel …"].disabled
+
+
+def test_a_rate_is_set_while_the_run_is_open() -> None:
+    """N-122."""
+    hand = Hand()
+    (text,) = [child for child in hand.panel.box.children[-1].children if isinstance(child, Text)]
+    hand.buttons["Set"].click()
+    assert hand.pressed == []
+    text.value = " 500/s "
+    hand.buttons["Set"].click()
+    assert (hand.pressed, hand.rates) == (["tune"], ["500/s"])
+    hand.panel.show(snapshot(options={"rate": "500/s", "tuned": {"by": "user:ann"}}))
+    assert "at most 500/s" in hand.text
+    hand.panel.show(snapshot(status="failed", words="failed"))
+    assert text.disabled
+    assert hand.buttons["Set"].disabled
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])

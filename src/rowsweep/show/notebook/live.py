@@ -42,6 +42,9 @@ class Steered(Protocol):
     def cancel(self, reason: str | None = None) -> Snapshot:
         """End it."""
 
+    def tune(self, *, rate: str | None = None) -> Snapshot:
+        """Change how fast it goes."""
+
 
 def show_run(run: Steered, poller: Poller) -> None:
     """Show the run below the cell that runs: live in a kernel for as long as it is open, else as it stands.
@@ -130,13 +133,16 @@ class RunView:
         elif self._was_on_a_page:
             self._poller.forget(self)
 
-    def _press(self, verb: Verb) -> None:
+    def _press(self, verb: Verb, rate: str) -> None:
         """Steer the run on a thread of its own: the kernel may be at work, or the database slow to answer."""
-        threading.Thread(target=self._steer, args=(verb,), name="rowsweep-steer", daemon=True).start()
+        threading.Thread(target=self._steer, args=(verb, rate), name="rowsweep-steer", daemon=True).start()
 
-    def _steer(self, verb: Verb) -> None:
+    def _steer(self, verb: Verb, rate: str) -> None:
         try:
-            self.show(getattr(self._run, verb)("in the notebook"))
+            if verb == "tune":
+                self.show(self._run.tune(rate=rate))
+            else:
+                self.show(getattr(self._run, verb)("in the notebook"))
         except RowsweepError as error:
             self.say(f"{error.cause} {error.fix}")
         self._poller.watch(self)

@@ -12,18 +12,18 @@ from rowsweep.show.html.style import STYLE, marked
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
 
-Verb = Literal["pause", "resume", "cancel"]
+Verb = Literal["pause", "resume", "cancel", "tune"]
 
 _IN_THE_WAY: Final = "pausing", "cancelling", "resuming"
 
 
 class RunPanel:
-    """Show snapshots in widgets whose places do not move; `press` is told which verb was chosen.
+    """Show snapshots in widgets whose places do not move; `press` is told which verb was chosen, and a rate to tune to.
 
     `hides` is the class of the static view that it stands in for while it is on the page. Cancelling asks once more.
     """
 
-    def __init__(self, snapshot: Snapshot, press: Callable[[Verb], None], *, hides: str) -> None:
+    def __init__(self, snapshot: Snapshot, press: Callable[[Verb, str], None], *, hides: str) -> None:
         import ipywidgets
 
         self._press = press
@@ -39,7 +39,19 @@ class RunPanel:
         )
         self._keep = ipywidgets.Button(description="Keep it going", tooltip="Do not cancel")
         self._asked = ipywidgets.HTML('<div class="rowsweep">End this run? What is committed stays.</div>')
-        self._buttons = ipywidgets.HBox([self._toggle, self._cancel])
+        self._rate = ipywidgets.Text(
+            placeholder="2000/s, or none",
+            description="At most",
+            layout=ipywidgets.Layout(width="15em"),
+            style={"description_width": "initial"},
+            tooltip=f"The most rows in a period for {snapshot.name}, such as 2000/s; none lifts the limit",
+        )
+        self._tune = ipywidgets.Button(
+            description="Set", tooltip=f"Let {snapshot.name} go at most so fast", layout=ipywidgets.Layout(width="4em")
+        )
+        self._calm_children = (self._toggle, self._cancel, self._rate, self._tune)
+        self._buttons = ipywidgets.HBox(self._calm_children, layout=ipywidgets.Layout(flex_flow="row wrap"))
+        self._tune.on_click(lambda _: self._set_rate())
         self._toggle.on_click(lambda _: self._steer("resume" if self._toggle.description == "Resume" else "pause"))
         self._cancel.on_click(lambda _: self._ask())
         self._sure.on_click(lambda _: self._steer("cancel"))
@@ -78,6 +90,7 @@ class RunPanel:
         self._toggle.tooltip = f"{verb}: {snapshot.name}"
         self._toggle.disabled = snapshot.words in _IN_THE_WAY
         self._cancel.disabled = not snapshot.is_open or snapshot.words == "cancelling"
+        self._rate.disabled = self._tune.disabled = not snapshot.is_open
         if snapshot.status == "done":
             self.close()
         elif not snapshot.is_open:
@@ -87,10 +100,14 @@ class RunPanel:
         self._buttons.children = (self._asked, self._sure, self._keep)
 
     def _calm(self) -> None:
-        if self._buttons.children != (self._toggle, self._cancel):
-            self._buttons.children = (self._toggle, self._cancel)
+        if self._buttons.children != self._calm_children:
+            self._buttons.children = self._calm_children
 
     def _steer(self, verb: Verb) -> None:
         self._calm()
         self._toggle.disabled = self._cancel.disabled = True
-        self._press(verb)
+        self._press(verb, "")
+
+    def _set_rate(self) -> None:
+        if self._rate.value.strip():
+            self._press("tune", self._rate.value.strip())
