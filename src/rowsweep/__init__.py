@@ -40,6 +40,7 @@ from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from rowsweep.outbox.relay import OutboxRelay
     from rowsweep.queue.memory.driver import MemoryDriver
     from rowsweep.queue.memory.events.bus import MemoryEventBus
     from rowsweep.queue.postgres.bus import PostgresEventBus
@@ -54,10 +55,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "RETENTION_CRON", "AdvisoryLockLeader", "App", "Batch", "Budget", "ConcurrencyLimiter", "Ctx", "EnqueueOptions",
-    "EnqueueResult", "Event", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "PostgresDriver",
-    "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot", "SoleLeader",
-    "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "counters", "current",
-    "event_bus", "events_purge_target", "expired", "install", "job", "jobs", "ledger", "older_than",
+    "EnqueueResult", "Event", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "OutboxRelay",
+    "PostgresDriver", "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot",
+    "SoleLeader", "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "counters",
+    "current", "event_bus", "events_purge_target", "expired", "install", "job", "jobs", "ledger", "older_than",
     "own_targets", "publish_event", "purge", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 
@@ -67,6 +68,7 @@ _LATE = {
     "LeaseLeader": "rowsweep.scheduler.leaders",
     "ConcurrencyLimiter": "rowsweep.worker.admission.limiter",
     "MemoryDriver": "rowsweep.queue.memory.driver",
+    "OutboxRelay": "rowsweep.outbox.relay",
     "MemoryEventBus": "rowsweep.queue.memory.events.bus",
     "PostgresDriver": "rowsweep.queue.postgres.driver",
     "PostgresEventBus": "rowsweep.queue.postgres.bus",

@@ -16,6 +16,7 @@ from rowsweep.jobs import ambient
 from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle
 from rowsweep.operate.operator import Operator
+from rowsweep.outbox.enqueue import enqueue
 from rowsweep.queue.bus import EventBus, use_event_bus
 from rowsweep.sweeps.run import Run, ledger_of
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
     from rowsweep.embedded import EmbeddedServer
     from rowsweep.jobs.request import EnqueueResult, NewJob
     from rowsweep.lifecycle import Shutdown
+    from rowsweep.outbox.relay import OutboxRelay
     from rowsweep.queue.contract import Driver, Stores
     from rowsweep.queue.counters import CounterBucket, CounterTier
+    from rowsweep.queue.outbox import OutboxPlace
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.queue.postgres.install import SchemaStatus
-    from rowsweep.queue.records import Backfill, BackfillStatus, SweepKind
+    from rowsweep.queue.records import BackfillStatus, SweepKind
     from rowsweep.scheduler.leaders import Leader
     from rowsweep.scheduler.scheduler import Scheduler
-    from rowsweep.show.notebook.poller import Poller
     from rowsweep.worker.worker import Worker
 
 KERNEL_CONCURRENCY: Final = 4
@@ -48,7 +50,7 @@ _current: App | None = None
 class App:
     """A connected rowsweep: its driver, the workers of this process, and the ways in for terminal and notebook."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter an option of `connect`
         self,
         driver: Driver,
         *,
@@ -57,17 +59,19 @@ class App:
         work: bool = True,
         context: Callable[[], Any] | None = None,
         embedded: EmbeddedServer | None = None,
+        outbox: OutboxPlace | None = None,
     ) -> None:
         self.actor = actor
         self.app_version = app_version
         self.embedded = embedded
+        self.outbox = outbox
         self._driver = driver
         self._works = work
         self._context = context or (lambda: None)
         self._workers: dict[str, Worker] = {}
         self._pid = os.getpid()
         self._scheduler: Scheduler | None = None
-        self._poller: Poller | None = None
+        self._relay: OutboxRelay | None = None
         self._lock = threading.RLock()
         self.events = _bus_of(driver, self._woken)
         self.operate = Operator(driver, actor=actor)
@@ -122,16 +126,29 @@ class App:
         given = {"on_dispatched": lambda _: self._kick(), **options}
         return Scheduler(driver=self._driver, leader=leader or LeaseLeader(self._driver), **given)
 
-    def work(self, *, scheduler: bool = False) -> None:
+    def relay(self, **options: Any) -> OutboxRelay:
+        """Make a relay of the outbox that this app knows of, else of the queue's own; it is not started yet.
+
+        Takes `RelayOptions`' keywords.
+        """
+        from rowsweep.outbox.relay import OutboxRelay
+
+        return OutboxRelay(driver=self._driver, place=self.outbox, **options)
+
+    def work(self, *, scheduler: bool = False, relay: bool = False) -> None:
         """Work what this process has declared, on daemon threads of this process; look for work at once.
 
-        With `scheduler` this process also stands for election to fire its tasks.
+        With `scheduler` this process also stands for election to fire its tasks, with `relay` it publishes what is
+        staged in the outbox.
         """
         with self._lock:
             self._forget_parent()
             if scheduler:
                 self._scheduler = self._scheduler or self.scheduler()
                 self._scheduler.start()
+            if relay:
+                self._relay = self._relay or self.relay()
+                self._relay.start()
             for queue in {handle.options.queue for handle in registered_jobs()}:
                 worker = self._workers.get(queue)
                 if worker is None or worker.state in ("stopped", "draining"):
@@ -142,7 +159,7 @@ class App:
     def _forget_parent(self) -> None:
         """After a fork the parent's workers are none of this process's: their threads stayed behind."""
         if self._pid != os.getpid():
-            self._pid, self._workers, self._scheduler = os.getpid(), {}, None
+            self._pid, self._workers, self._scheduler, self._relay = os.getpid(), {}, None, None
 
     def source(self, dsn: str) -> Driver:
         """Answer a driver that lends connections to another database, which a sweep names as its source."""
@@ -158,27 +175,22 @@ class App:
         if self._works:
             self.work()
 
-    def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None) -> list[EnqueueResult]:
+    def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None, outbox: bool = False) -> list[EnqueueResult]:
         """Put the jobs on the queue, all or none: over `tx`, else in the ambient transaction, else by themselves."""
-        connection = tx if tx is not None else ambient.open_transaction()
-        if tx is not None and hasattr(self._driver, "is_home") and not self._driver.is_home(tx):
-            raise InvalidOption(
-                f"tx leads to another database than the queue's ({self.place}): the job could not commit with it.",
-                fix="pass a connection of the queue's database, or enqueue without tx",
-                meta={"option": "tx"},
-            )
-        if connection is not None:
-            return self._driver.join(connection).jobs.enqueue(requests)
-        results = self.stores().jobs.enqueue(requests)
-        self._kick()
+        results = enqueue(self._driver, requests, tx=tx, outbox=outbox, known=self.outbox)
+        if tx is None and ambient.open_transaction() is None:
+            self._kick()
         return results
 
     @contextmanager
-    def transaction(self) -> Iterator[Any]:
-        """Open a transaction and make it ambient: enqueues inside join it. Nested, it is a savepoint."""
-        outer = ambient.open_transaction()
-        if outer is not None and hasattr(outer, "transaction"):
-            with outer.transaction():
+    def transaction(self, tx: Any = None) -> Iterator[Any]:
+        """Open a transaction and make it ambient: enqueues inside join it. Nested, it is a savepoint.
+
+        With `tx` it is one of that connection's, opened in its library's own way.
+        """
+        outer = tx if tx is not None else ambient.open_transaction()
+        if outer is not None and hasattr(self._driver, "begun"):
+            with self._driver.begun(outer), ambient.inside_transaction(outer):
                 yield outer
             return
         with self._driver.transaction() as opened:
@@ -225,25 +237,6 @@ class App:
 
         return bundle(snapshot)
 
-    def show(self, run: Run) -> None:
-        """Show a run below the cell that runs, live where that can be."""
-        from rowsweep.show.notebook.live import show_run
-
-        show_run(run, self.poller())
-
-    def tell(self, row: Backfill) -> None:
-        """Bring the open views of this process to a row of the ledger that was just read."""
-        if self._poller is not None:
-            self._poller.tell(row)
-
-    def poller(self) -> Poller:
-        """Answer what keeps this process's open views up to date."""
-        from rowsweep.show.notebook.poller import Poller
-
-        with self._lock:
-            self._poller = self._poller or Poller(lambda run_ids: ledger_of(self._driver).list(run_ids=run_ids))
-            return self._poller
-
     def close(self, *, deadline_at: float | None = None) -> None:
         """Stop this process's workers, close the connections, and leave the embedded server."""
         global _current
@@ -251,12 +244,15 @@ class App:
         with self._lock:
             workers, self._workers = list(self._workers.values()), {}
             scheduler, self._scheduler = self._scheduler, None
-        if self._poller is not None:
-            self._poller.close("This view's connection was closed. Run the cell again to go on watching.")
+            relay, self._relay = self._relay, None
         if scheduler is not None:
             scheduler.stop("close", deadline_at=deadline_at)
         for worker in workers:
             worker.stop("close", deadline_at=deadline_at)
+        if relay is not None:
+            relay.stop("close", deadline_at=deadline_at)
+        if self.outbox is not None:
+            self.outbox.close()
         for driver in (*self._sources.values(), self._driver):
             driver.close()
         if self.embedded is not None:
@@ -297,6 +293,7 @@ def connect(  # noqa: PLR0913 - one parameter an option
     work: bool = True,
     context: Callable[[], Any] | None = None,
     folder: str | Path | None = None,
+    outbox: str | None = None,
 ) -> App:
     """Connect this process: to `dsn`, else `$DATABASE_URL`, else the embedded Postgres in `./.rowsweep`.
 
@@ -304,6 +301,8 @@ def connect(  # noqa: PLR0913 - one parameter an option
     again to the same place answers the same app; to another one, the former is drained and closed first.
     `work=False` leaves launched sweeps to a fleet. `actor` is whom the ledger names as launching (default
     `user@host`), `app_version` the version it notes. `pooler=True` works behind a transaction pooler.
+    `outbox` is the DSN of another database, which keeps the application's data: jobs are staged in its outbox, and
+    `rowsweep relay --outbox-dsn` publishes them.
 
     Raises DriverUnavailable where the database cannot be reached.
     """
@@ -318,6 +317,7 @@ def connect(  # noqa: PLR0913 - one parameter an option
                 embedded = _start_embedded(folder)
                 address = embedded.dsn
             if _current is not None and _is_same(_current, address, schema):
+                _current.outbox = _current.outbox or _outbox_place(outbox, schema=schema, pooler=pooler)
                 return _current
             driver = _postgres_driver(address, schema=schema, pooler=pooler, embedded=embedded is not None)
         if _current is not None:
@@ -326,7 +326,10 @@ def connect(  # noqa: PLR0913 - one parameter an option
             if shared:
                 former.embedded = None
             former.close()
-        app = App(driver, actor=actor, app_version=app_version, work=work, context=context, embedded=embedded)
+        place = _outbox_place(outbox, schema=schema, pooler=pooler)
+        app = App(
+            driver, actor=actor, app_version=app_version, work=work, context=context, embedded=embedded, outbox=place
+        )
         _current = app
         ambient.use_enqueuer(app)
         use_event_bus(app.events)
@@ -388,15 +391,22 @@ def jobs(*, limit: int = 1_000, **filters: Any) -> pl.DataFrame:
     return current().jobs(limit=limit, **filters)
 
 
-def work(*, scheduler: bool = False) -> None:
-    """Work what this process has declared, in this process; with `scheduler` fire its tasks too, where it leads."""
-    current().work(scheduler=scheduler)
+def work(*, scheduler: bool = False, relay: bool = False) -> None:
+    """Work what this process has declared, in this process.
+
+    With `scheduler` fire its tasks too, where it leads; with `relay` publish what is staged in the outbox.
+    """
+    current().work(scheduler=scheduler, relay=relay)
 
 
 @contextmanager
-def transaction() -> Iterator[Any]:
-    """Open a transaction of the queue's database and make it ambient; answers its connection."""
-    with current().transaction() as connection:
+def transaction(tx: Any = None) -> Iterator[Any]:
+    """Open a transaction and make it ambient: enqueues inside join it. Answers its connection.
+
+    It is one of the queue's database, or with `tx` of that connection (psycopg, SQLAlchemy or Django), opened in its
+    library's own way. Nested, it is a savepoint.
+    """
+    with current().transaction(tx) as connection:
         yield connection
 
 
@@ -439,6 +449,14 @@ def _postgres_driver(address: str, *, schema: str | None, pooler: bool, embedded
     else:
         driver.schema_status()
     return driver
+
+
+def _outbox_place(dsn: str | None, *, schema: str | None, pooler: bool) -> OutboxPlace | None:
+    if dsn is None:
+        return None
+    from rowsweep.queue.postgres.outbox.places import PostgresOutboxPlace
+
+    return PostgresOutboxPlace(dsn, schema=schema, pooler=pooler)
 
 
 def reset_event_bus() -> None:

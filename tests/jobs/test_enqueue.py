@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 import rowsweep as rs
-from rowsweep.errors import InvalidInput, InvalidOption
+from rowsweep.errors import InvalidInput, InvalidOption, TransactionRequired
 from rowsweep.queue.records import JobFilter
 
 
@@ -193,10 +193,15 @@ def test_a_savepoint_s_rollback_undoes_it_alone(
 def test_without_a_transaction_of_the_caller_s_the_mode_decides(
     postgres_app: rs.App, job: rs.JobHandle[Any, Any], caller: psycopg.Connection[Any]
 ) -> None:
-    """N-014, N-016: in autocommit mode the enqueue is all or nothing by itself; else the caller commits."""
+    """D-23, S-359: the enqueue opens one that the caller commits; in autocommit mode it is refused."""
+    if caller.autocommit:
+        with pytest.raises(TransactionRequired, match="autocommit") as refused:
+            job.enqueue(1, tx=caller)
+        assert "with rs.transaction(connection):" in refused.value.fix
+        assert rows(postgres_app) == []
+        return
     job.enqueue_many(list(range(1_001)), tx=caller)
-    stats = [1_001] if caller.autocommit else []
-    assert [depth.ready for depth in postgres_app.stores().jobs.stats()] == stats
+    assert postgres_app.stores().jobs.stats() == []
     caller.commit()
     assert [depth.ready for depth in postgres_app.stores().jobs.stats()] == [1_001]
 

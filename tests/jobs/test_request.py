@@ -24,7 +24,7 @@ def asked(
     class Recorder:
         actor: str | None = None
 
-        def enqueue(self, requests: Any, *, tx: Any = None) -> list[rs.EnqueueResult]:
+        def enqueue(self, requests: Any, *, tx: Any = None, outbox: bool = False) -> list[rs.EnqueueResult]:
             made.extend(requests)
             return [
                 rs.EnqueueResult(id=each.id, run_id=each.run_id, state="ready", deduplicated=False) for each in requests
@@ -118,7 +118,7 @@ def test_a_key_function_that_answers_no_key_is_refused(answer: Any) -> None:
         ({"run_at": datetime(2030, 1, 1)}, "run_at"),  # noqa: DTZ001 - refused for being naive
         ({"run_at": "tomorrow"}, "run_at"),
         ({"kee": "k"}, "kee"),
-        ({"outbox": True}, "outbox"),
+        ({"outbox": "yes"}, "outbox"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_its_name(

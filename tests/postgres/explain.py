@@ -34,6 +34,8 @@ MODULES = (
     ),
     f"{STORES}.schedules.watermarks",
     f"{STORES}.schedules.leader",
+    "rowsweep.queue.postgres.outbox.store",
+    "rowsweep.queue.postgres.outbox.places",
     "rowsweep.queue.postgres.place",
     "rowsweep.queue.postgres.install",
 )

@@ -29,6 +29,7 @@ INSTANTS: dict[LiteralString, list[LiteralString]] = {
     "x_scheduler_leader": ["acquired_at", "expires_at"],
     "x_job_leases": ["expires_at"],
     "x_job_pauses": ["paused_at"],
+    "x_outbox": ["run_at", "created_at", "lease_until", "published_at", "dead_at"],
 }
 TABLES = (*INSTANTS, "x_job_counters", "x_scheduler_state")
 

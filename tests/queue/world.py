@@ -23,6 +23,7 @@ from rowsweep.queue.contract import (
 from rowsweep.queue.counters import CounterBucket, CounterStore
 from rowsweep.queue.events import Event, EventStore, NewEvent, Published, StepWait
 from rowsweep.queue.holds import PauseStore, SlotStore
+from rowsweep.queue.outbox import OutboxStore
 from rowsweep.queue.records import (
     Backfill,
     BatchClose,
@@ -112,6 +113,10 @@ class World:
     @property
     def pauses(self) -> PauseStore:
         return _present(self.driver.stores().pauses)
+
+    @property
+    def outbox(self) -> OutboxStore:
+        return _present(self.driver.stores().outbox)
 
     def enqueue(self, name: str = "mail", **changes: Any) -> UUID:
         """Insert one job and answer the id that stands for it."""

@@ -66,7 +66,7 @@ class ShopEnqueuer:
         self.actor: str | None = "test"
         self._driver = driver
 
-    def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None) -> list[EnqueueResult]:
+    def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None, outbox: bool = False) -> list[EnqueueResult]:
         from rowsweep.jobs import ambient
 
         joined = tx if tx is not None else ambient.open_transaction()

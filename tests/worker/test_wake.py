@@ -21,9 +21,9 @@ from rowsweep.jobs.declare import job
 from rowsweep.jobs.retry import Retry
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.wake import CHANNEL, PROOF
+from rowsweep.queue.waking import wake as module
 from rowsweep.worker.claiming.pace import Pace
 from rowsweep.worker.options import WorkerOptions
-from rowsweep.worker.wake import wake as module
 from rowsweep.worker.worker import Worker
 from tests.worker.shop import BrokenDriver, DeafDriver, PostgresHands, Shop, logged, until
 from tests.worker.test_claims import FastForward
@@ -340,7 +340,7 @@ def test_words_that_are_no_queue_wake_nobody(memory: Shop) -> None:
 def test_a_forked_child_has_a_wake_of_its_own() -> None:
     """N-002: it never touches its parent's session."""
     from rowsweep.queue.memory.driver import MemoryDriver
-    from rowsweep.worker.wake.shared import Subscription
+    from rowsweep.queue.waking.shared import Subscription
 
     class Silent:
         def wake(self, queue: str) -> None: ...

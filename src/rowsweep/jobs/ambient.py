@@ -24,8 +24,8 @@ class Enqueuer(Protocol):
 
     actor: str | None
 
-    def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None) -> list[EnqueueResult]:
-        """Put the jobs on the queue, all or none, over `tx` where given."""
+    def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None, outbox: bool = False) -> list[EnqueueResult]:
+        """Put the jobs on the queue, all or none, over `tx` where given; with `outbox` by way of the outbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

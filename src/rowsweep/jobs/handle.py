@@ -121,7 +121,7 @@ class JobHandle(Generic[In, Out]):
             except InvalidInput as refused:
                 refused.meta["index"] = index
                 raise
-        return ambient.enqueuer().enqueue(requests, tx=chosen.tx)
+        return ambient.enqueuer().enqueue(requests, tx=chosen.tx, outbox=chosen.outbox)
 
     def request(self, value: In, options: EnqueueOptions) -> NewJob:
         """Answer what an enqueue of this input asks of the driver."""

@@ -58,8 +58,9 @@ class EnqueueOptions:
 
     `key` dedupes over live jobs of that name and tenant (text of 1 to 200 characters, or a function of the input that
     answers it; none: no dedupe). `run_at` (aware) and `delay` exclude each other; a past instant is due now.
-    `priority` is -1000…1000, higher first. `tx` is an open connection of the queue's database: the job then exists
-    from its commit on, and never if it rolls back.
+    `priority` is -1000…1000, higher first. `tx` is a connection with a transaction open (psycopg, or SQLAlchemy or
+    Django over it): the job then exists from its commit on, and never if it rolls back. In another database than the
+    queue's it is staged in that one's outbox, with `outbox=True` also in the queue's own, and a relay publishes it.
     """
 
     key: str | Callable[[Any], str] | None = None
@@ -69,6 +70,7 @@ class EnqueueOptions:
     queue: str | None = None
     priority: int | None = None
     tx: Any = None
+    outbox: bool = False
 
     def __post_init__(self) -> None:
         if self.key is not None and not callable(self.key):
@@ -83,6 +85,10 @@ class EnqueueOptions:
             _check_instant(self.run_at)
         if self.delay is not None:
             duration(self.delay, option="delay")
+        if not isinstance(self.outbox, bool):
+            raise InvalidOption(
+                f"outbox must be True or False; got {self.outbox!r:.80}.", fix="outbox=True", meta={"option": "outbox"}
+            )
         if self.run_at is not None and self.delay is not None:
             raise InvalidOption(
                 "run_at and delay exclude each other; both were given.", fix='give one, such as delay="5m"'

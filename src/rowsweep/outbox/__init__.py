@@ -1,1 +1,1 @@
-"""Enqueue inside the caller's transaction, and the relay that publishes what was staged."""
+"""Work that leaves with an application's transaction: enqueues inside one, and the relay of what they staged."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.counters import CounterStore
     from rowsweep.queue.events import EventStore, StepWait
     from rowsweep.queue.holds import PauseStore, SlotStore
+    from rowsweep.queue.outbox import OutboxStore
     from rowsweep.queue.records import (
         Asked,
         Backfill,
@@ -255,6 +256,7 @@ class Stores:
     events: EventStore | None = None
     retention: RetentionStore | None = None
     counters: CounterStore | None = None
+    outbox: OutboxStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

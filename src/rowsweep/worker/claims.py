@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.jobs.registry import find_job, registered_jobs
 from rowsweep.queue.records import ClaimOptions
+from rowsweep.queue.waking.shared import Subscription
 from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.instruments import record_job
 from rowsweep.timers import Looper
@@ -16,7 +17,6 @@ from rowsweep.worker.claiming.heads import Heads
 from rowsweep.worker.claiming.pace import Pace
 from rowsweep.worker.claiming.samples import Samples
 from rowsweep.worker.polls import EventPolls
-from rowsweep.worker.wake.shared import Subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -105,7 +105,8 @@ class TaskHandle:
         chosen = EnqueueOptions.of(options, given)
         entries = self.entries()
         requests = [job.request(value, chosen) for job, value in entries]
-        results = ambient.enqueuer().enqueue(requests, tx=chosen.tx) if requests else []
+        enqueuer = ambient.enqueuer()
+        results = enqueuer.enqueue(requests, tx=chosen.tx, outbox=chosen.outbox) if requests else []
         return [(job, result) for (job, _), result in zip(entries, results, strict=True)]
 
     def requests(self, at: datetime) -> list[NewJob]:

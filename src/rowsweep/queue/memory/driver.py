@@ -14,6 +14,7 @@ from rowsweep.queue.memory.holds.slots import MemorySlots
 from rowsweep.queue.memory.inspection import MemoryInspection
 from rowsweep.queue.memory.jobs import MemoryJobs
 from rowsweep.queue.memory.ledger.store import MemoryLedger
+from rowsweep.queue.memory.outbox.store import MemoryOutbox
 from rowsweep.queue.memory.schedules import MemoryLeader, MemorySchedules
 from rowsweep.queue.memory.state import State
 from rowsweep.queue.memory.steering import MemorySteering
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from rowsweep.clock import Clock
     from rowsweep.queue.bus import EventBus
+    from rowsweep.queue.outbox import OutboxStore
 
 
 class MemoryDriver:
@@ -90,6 +92,10 @@ class MemoryDriver:
             meta={"driver": self.name, "feature": "join"},
         )
 
+    def outbox_over(self, tx: Any, *, known: Any = None, is_asked: bool = False) -> OutboxStore | None:  # noqa: ARG002
+        """Answer the outbox of this driver's own open transaction where it is asked for."""
+        return self.join(tx).outbox if is_asked else None
+
     def sweep_connection(self) -> AbstractContextManager[Any]:
         """Refuse: a sweep works on tables, and the memory driver keeps none."""
         raise NotImplementedByDriver(
@@ -131,4 +137,5 @@ def _stores_over(state: State) -> Stores:
         events=MemoryEvents(state),
         retention=MemoryRetention(state),
         counters=MemoryCounters(state),
+        outbox=MemoryOutbox(state),
     )

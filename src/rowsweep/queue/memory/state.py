@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.counters import CounterBucket, CounterTier
     from rowsweep.queue.holds import Pause, SlotHolder
     from rowsweep.queue.memory.events.store import KeptEvent
+    from rowsweep.queue.outbox import StagedJob
     from rowsweep.queue.records import Backfill, Claim, Job, Step, WorkerInfo
     from rowsweep.queue.schedules import Leadership
 
@@ -63,6 +64,7 @@ class State:
     pauses: dict[tuple[str | None, str | None], Pause] = field(default_factory=dict)
     counters: dict[CounterKey, CounterBucket] = field(default_factory=dict)
     events: dict[UUID, KeptEvent] = field(default_factory=dict)
+    outbox: dict[UUID, StagedJob] = field(default_factory=dict)
     event_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     max_events: int = 10_000
     sampled_at: datetime | None = None
@@ -144,6 +146,7 @@ class State:
             self.pauses,
             self.counters,
             self.events,
+            self.outbox,
         )
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from rowsweep.clock import SystemClock
 from rowsweep.errors import DriverUnavailable, InvalidOption
 from rowsweep.queue.contract import Stores, Transaction
 from rowsweep.queue.postgres import install as schema_install
 from rowsweep.queue.postgres.bus import PostgresEventBus
+from rowsweep.queue.postgres.callers import begun, held_by, joinable
 from rowsweep.queue.postgres.connections import Connections
+from rowsweep.queue.postgres.outbox.places import CallersOutboxes
+from rowsweep.queue.postgres.outbox.store import PostgresOutbox
 from rowsweep.queue.postgres.place import Place
 from rowsweep.queue.postgres.pools import Pools
 from rowsweep.queue.postgres.session import JoinedSession, PooledSession, opened
@@ -34,11 +35,13 @@ from rowsweep.queue.postgres.wake import PostgresWake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from rowsweep.clock import Clock
     from rowsweep.queue.bus import EventBus
     from rowsweep.queue.postgres.connections import SweepConnection
     from rowsweep.queue.postgres.install import SchemaStatus
+    from rowsweep.queue.postgres.outbox.places import PostgresOutboxPlace
     from rowsweep.queue.postgres.session import Session
 
 _FIX = 'rs.connect("postgresql://…"), $DATABASE_URL, or rs.connect(driver=MemoryDriver())'
@@ -63,6 +66,7 @@ class PostgresDriver:
         self._connections = _checked(connections)
         self._pools = Pools(self._connections, pooler=pooler)
         self._place = Place(self._connections.dsn, self._connections.place, schema)
+        self._outboxes = CallersOutboxes(schema)
         self._schema = schema
         self.clock: Clock = clock or SystemClock()
         self._stores = _stores_over(PooledSession(self._pools, self._place))
@@ -100,6 +104,7 @@ class PostgresDriver:
     def transaction(self, *, settings: Mapping[str, str] | None = None) -> Iterator[Transaction]:
         """Open one transaction on a connection of the work pool; `settings` last as long as it does."""
         with self._pools.work() as connection, opened(connection, self.place):
+            self._place.note_home(connection)
             for name, value in (settings or {}).items():
                 connection.execute("select set_config(%s, %s, true)", [name, value])
             session = JoinedSession(connection, self._place, own=True)
@@ -107,16 +112,34 @@ class PostgresDriver:
 
     def join(self, connection: Any) -> Stores:
         """Answer the stores over a psycopg connection, or one of SQLAlchemy or Django that holds one."""
-        return _stores_over(JoinedSession(_psycopg_of(connection), self._place))
+        return _stores_over(JoinedSession(held_by(connection), self._place))
+
+    def outbox_over(
+        self, tx: Any, *, known: PostgresOutboxPlace | None = None, is_asked: bool = False
+    ) -> PostgresOutbox | None:
+        """Answer the outbox that an enqueue over a caller's transaction is staged in, None where none is needed.
+
+        None is needed in the queue's own database, unless asked for. `known` is the other database that this app's
+        jobs are staged in. Raises TransactionRequired, SchemaMissing, InvalidOption.
+        """
+        connection = joinable(tx)
+        if self._place.is_home(connection):
+            return PostgresOutbox(JoinedSession(connection, self._place)) if is_asked else None
+        return self._outboxes.over(connection, home=self.place, known=known, is_asked=is_asked)
+
+    def begun(self, tx: Any) -> AbstractContextManager[Any]:
+        """Open a transaction on a caller's connection in its library's own way, a savepoint where one is open."""
+        return begun(tx)
 
     def is_home(self, connection: Any) -> bool:
         """Say whether a caller's connection leads to the database that keeps this queue."""
-        return self._place.is_home(_psycopg_of(connection))
+        return self._place.is_home(held_by(connection))
 
     @contextmanager
     def sweep_connection(self) -> Iterator[SweepConnection]:
         """Lend a connection in autocommit mode; closed, not returned, if left in a transaction."""
         with self._pools.work() as connection:
+            self._place.note_home(connection)
             yield connection
 
     def advisory_lock(self, key: str) -> AdvisoryLock:
@@ -173,6 +196,7 @@ def _stores_over(session: Session) -> Stores:
         events=PostgresEvents(session),
         retention=PostgresRetention(session),
         counters=PostgresCounters(session),
+        outbox=PostgresOutbox(session),
     )
 
 
@@ -180,19 +204,3 @@ def _checked(connections: str | Connections | None) -> Connections:
     if not connections:
         raise DriverUnavailable("PostgresDriver was given no connections.", fix=_FIX)
     return connections if isinstance(connections, Connections) else Connections(dsn=connections)
-
-
-def _psycopg_of(connection: Any) -> psycopg.Connection[Any]:
-    """Find the psycopg connection inside what an application calls its connection."""
-    held = connection
-    for attribute in ("connection", "driver_connection", "connection"):
-        if isinstance(held, psycopg.Connection):
-            return held
-        held = getattr(held, attribute, held)
-    if isinstance(held, psycopg.Connection):
-        return held
-    raise InvalidOption(
-        f"a {type(connection).__name__} holds no psycopg 3 connection, so nothing can join its transaction.",
-        fix="tx=connection, where connection is psycopg.connect(…), or SQLAlchemy or Django over psycopg 3",
-        meta={"option": "tx", "got": type(connection).__name__},
-    )

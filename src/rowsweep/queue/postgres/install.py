@@ -100,6 +100,7 @@ def _install(connection: Connection[Any], schema: str | None) -> SchemaStatus:
             connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
         applied = versions(connection, name)
         _refuse_changed(applied)
+        _refuse_outbox_alone(connection, name, applied)
         install_id = applied[0][3] if applied else uuid.uuid4()
         for migration in migrations()[len(applied) :]:
             _apply(connection, migration, name, install_id)
@@ -130,6 +131,17 @@ def _apply(connection: Connection[Any], migration: Migration, schema: str, insta
         "install_id": install_id,
     }
     run(connection, render(_SQL["note"].text, schema), values)
+
+
+def _refuse_outbox_alone(connection: Connection[Any], schema: str, applied: list[TupleRow]) -> None:
+    """Refuse a schema that has only an outbox: its rows belong to another database's queue."""
+    tables = run(connection, _SQL["tables"].text, {"schema": schema, "tables": ["x_outbox"]})
+    if tables and not applied:
+        raise InvariantBroken(
+            f"the schema {schema} has an outbox of another database's queue (an install with --outbox-only).",
+            fix="rowsweep schema install --schema with another name",
+            meta={"schema": schema},
+        )
 
 
 def _refuse_changed(applied: list[TupleRow]) -> None:

@@ -43,12 +43,16 @@ class Place:
 
         Told by the install id with the database's oid and the server's identifier, so a restored copy is another.
         """
-        schema = self.schema()
         known = self._known.get(connection)
         if known is None:
+            schema = self.schema()
             known = bool(versions(connection, schema)) and _identity(connection, schema) == self._identity
             self._known[connection] = known
         return known
+
+    def note_home(self, connection: Connection[Any]) -> None:
+        """Note that a connection is one of this place's own, so that it need not be asked."""
+        self._known[connection] = True
 
     def _find(self) -> str:
         with connect_once(self._dsn, self.name) as connection, own_errors(self.name):

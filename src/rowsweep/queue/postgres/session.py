@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.rows import TupleRow
 
-    from rowsweep.queue.postgres.place import Place
     from rowsweep.queue.postgres.pools import Pools
     from rowsweep.queue.postgres.sql import Statement
 
@@ -30,6 +29,17 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 4.0
 _WRAPPED: Final = "begin isolation level read committed read write"
 _WRAPPED_CONTROL: Final = f"{_WRAPPED}; set local statement_timeout = '5s'"
+
+
+class Placed(Protocol):
+    """Where tables are: which schema, and of which database, without a password."""
+
+    @property
+    def name(self) -> str:
+        """The database, without a password."""
+
+    def schema(self) -> str:
+        """The schema, found at first use."""
 
 
 class Session(Protocol):
@@ -49,7 +59,7 @@ class Session(Protocol):
 class PooledSession:
     """Send each statement over a pooled connection, where it commits by itself."""
 
-    def __init__(self, pools: Pools, place: Place, *, control: bool = False) -> None:
+    def __init__(self, pools: Pools, place: Placed, *, control: bool = False) -> None:
         self._pools = pools
         self._place = place
         self._control = control
@@ -89,7 +99,7 @@ class JoinedSession:
     statements of the transaction alike; only a schema at fault is said in the package's words.
     """
 
-    def __init__(self, connection: Connection[Any], place: Place, *, own: bool = False) -> None:
+    def __init__(self, connection: Connection[Any], place: Placed, *, own: bool = False) -> None:
         self._connection = connection
         self._place = place
         self._errors = own_errors if own else joined_errors

@@ -6,11 +6,10 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from rowsweep.worker.wake.wake import Wake
+from rowsweep.queue.waking.wake import Wake
 
 if TYPE_CHECKING:
-    from rowsweep.queue.contract import Driver
-    from rowsweep.worker.wake.wake import WakeListener
+    from rowsweep.queue.waking.wake import WakeListener
 
 _lock = threading.Lock()
 _wakes: dict[tuple[int, int], Wake] = {}
@@ -22,7 +21,7 @@ class Subscription:
     A forked child has a wake of its own.
     """
 
-    def __init__(self, driver: Driver, listener: WakeListener) -> None:
+    def __init__(self, driver: object, listener: WakeListener) -> None:
         self._driver = driver
         self._listener = listener
         self._wake: Wake | None = None

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import TimedOut
-from rowsweep.queue.wake import CHANNEL, PROOF
+from rowsweep.queue.wake import CHANNEL, OUTBOX, PROOF
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
-    from rowsweep.queue.contract import Driver
     from rowsweep.queue.wake import WakeSource
 
 PROOF_WITHIN_SECONDS: Final = 2.0
@@ -28,7 +27,7 @@ class WakeListener(Protocol):
     """Who is woken."""
 
     def wake(self, queue: str) -> None:
-        """Something may be claimed from a queue."""
+        """Something may be claimed from a queue, or was staged in the outbox: the word is `*outbox` then."""
 
     def trust(self, *, is_proven: bool) -> None:
         """The wake is proven, or no longer."""
@@ -41,7 +40,7 @@ class Wake:
     a look where there is one.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: object) -> None:
         self._driver = driver
         self._id = uuid.uuid4().hex[:12]
         self._lock = threading.Lock()
@@ -52,8 +51,8 @@ class Wake:
         self._is_reported_lost = False
         self._words = 0
         self._asked_at = float("-inf")
-        self._awaited: str | None = None
-        self._heard = ""
+        self._awaited: int | None = None
+        self._heard = 0
 
     @property
     def is_proven(self) -> bool:
@@ -92,7 +91,7 @@ class Wake:
     def proof_sent(self, word: str) -> None:
         """Note that a look which said the word has been answered: from now on it must be heard."""
         with self._lock:
-            self._await_word(word)
+            self._await_word(self._number_of(word))
         self._interrupt()
 
     def _interrupt(self) -> None:
@@ -143,12 +142,12 @@ class Wake:
     def _take(self, word: str) -> None:
         if word.startswith(f"{PROOF}{self._id}:"):
             with self._lock:
-                self._heard = word
-                if word == self._awaited:
+                self._heard = max(self._heard, self._number_of(word))
+                if self._awaited is not None and self._heard >= self._awaited:
                     self._awaited = None
                     self._asked_at = real_monotonic()
             self._set_proven(is_proven=True)
-        elif not word.startswith("*"):
+        elif word == OUTBOX or not word.startswith("*"):
             for listener in list(self._listeners):
                 listener.wake(word)
 
@@ -170,15 +169,19 @@ class Wake:
             word = self._new_word()
         source.say(word)
         with self._lock:
-            self._await_word(word)
+            self._await_word(self._number_of(word))
 
     def _new_word(self) -> str:
         self._words += 1
         return f"{PROOF}{self._id}:{self._words}"
 
-    def _await_word(self, word: str) -> None:
+    def _number_of(self, word: str) -> int:
+        return int(word.rpartition(":")[2])
+
+    def _await_word(self, number: int) -> None:
+        """Wait for a word, or a later one: two whose looks overlap may each have said one."""
         self._asked_at = real_monotonic()
-        self._awaited = None if self._heard == word else word
+        self._awaited = None if self._heard >= number else number
 
     def _patience(self) -> float:
         with self._lock:

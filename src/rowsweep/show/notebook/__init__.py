@@ -1,1 +1,0 @@
-"""Live views for notebooks: widgets that one thread of the process keeps up to date."""

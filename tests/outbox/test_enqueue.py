@@ -1,0 +1,173 @@
+"""Where an enqueue goes: to the queue, into the caller's transaction, or into an outbox."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+import rowsweep as rs
+from rowsweep.errors import InvalidOption, InvariantBroken, SchemaMissing, TransactionRequired
+from rowsweep.queue.postgres.outbox.install import install_outbox, outbox_sql, outbox_status
+from tests.outbox.conftest import queued, staged
+
+
+def test_an_enqueue_by_way_of_the_outbox_is_staged_in_the_queue_s_own_database(
+    app: rs.App, job: rs.JobHandle[Any, Any]
+) -> None:
+    """D-24, S-356: `outbox=True`, in the ambient transaction or in one that is given; on both drivers."""
+    with rs.transaction() as tx:
+        assert job.enqueue(1, outbox=True).state == "staged"
+        assert job.enqueue(2, tx=tx, outbox=True).state == "staged"
+        job.enqueue(3)
+    outbox = app.stores().outbox
+    assert outbox is not None
+    assert sorted(row.job.input for row in outbox.list()) == [1, 2]
+    assert queued(app) == [3]
+
+
+def test_without_a_transaction_nothing_can_be_staged(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
+    """S-359, D-23: `X_OUTBOX_NO_TX`; without the option it goes straight to the queue (S-358)."""
+    with pytest.raises(TransactionRequired, match="none is open") as refused:
+        job.enqueue(1, outbox=True)
+    assert (refused.value.code, "with rs.transaction():" in refused.value.fix) == ("X_OUTBOX_NO_TX", True)
+    job.enqueue(2)
+    assert queued(app) == [2]
+
+
+def test_the_option_is_a_yes_or_a_no(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
+    """D-37."""
+    with pytest.raises(InvalidOption, match="outbox must be True or False"):
+        job.enqueue(1, outbox="yes")
+
+
+def test_a_task_s_jobs_are_staged_too(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
+    """S-045: a task's enqueue takes the same options."""
+    from rowsweep.jobs.tasks.registry import reset_tasks
+
+    daily = rs.task("daily", cron="0 3 * * *", tz="UTC", enqueue=lambda _at: [(job, 7)])
+    try:
+        with rs.transaction():
+            daily.enqueue(outbox=True)
+    finally:
+        reset_tasks()
+    outbox = app.stores().outbox
+    assert outbox is not None
+    assert [row.job.input for row in outbox.list()] == [7]
+
+
+def test_a_database_without_an_outbox_takes_no_job(
+    queue_app: rs.App, job: rs.JobHandle[Any, Any], plain_dsn: str
+) -> None:
+    """D-23: `X_SCHEMA_MISSING`, whose fix makes one; afterwards the very connection stages."""
+    with psycopg.connect(plain_dsn, autocommit=True) as connection:
+        with pytest.raises(SchemaMissing) as refused, connection.transaction():
+            job.enqueue(1, tx=connection)
+        assert refused.value.fix.startswith("rowsweep schema install --outbox-only")
+        install_outbox(plain_dsn)
+        with connection.transaction():
+            job.enqueue(2, tx=connection)
+    assert staged(plain_dsn) == [2]
+
+
+@pytest.fixture
+def plain_dsn(server_dsn: str) -> Iterator[str]:
+    """A database of its own with nothing in it."""
+    name = f"plain_{secrets.token_hex(6)}"
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield make_conninfo(server_dsn, dbname=name)
+        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def test_a_copy_of_the_queue_s_database_takes_no_job_unless_it_is_named(
+    dsn: str, schema: str, job: rs.JobHandle[Any, Any], plain_dsn: str
+) -> None:
+    """N-014: a queue of its own, with the very install id of ours; nobody is known to relay from it."""
+    driver = rs.PostgresDriver(dsn)
+    driver.install()
+    with psycopg.connect(plain_dsn, autocommit=True) as admin, psycopg.connect(dsn) as original:
+        admin.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
+        there = make_conninfo(plain_dsn, options=f"-csearch_path={schema}")
+        copy = rs.PostgresDriver(there)
+        copy.install()
+        copy.close()
+        (install_id,) = original.execute("select install_id from x_schema limit 1").fetchone() or ("",)
+        admin.execute(sql.SQL("update {}.x_schema set install_id = %s").format(sql.Identifier(schema)), [install_id])
+    app = rs.connect(driver=driver, work=False)
+    with psycopg.connect(there) as connection:
+        with pytest.raises(InvalidOption, match="has a queue of its own"):
+            job.enqueue(1, tx=connection)
+        job.enqueue(2, tx=connection, outbox=True)
+    app.close()
+    known = rs.connect(dsn, work=False, outbox=there)
+    with psycopg.connect(there) as connection:
+        job.enqueue(3, tx=connection)
+    assert (queued(known), staged(there)) == ([], [2, 3])
+    known.close()
+
+
+def test_the_outbox_is_found_in_the_schema_that_was_named(
+    dsn: str, schema: str, job: rs.JobHandle[Any, Any], plain_dsn: str
+) -> None:
+    """N-027: in the schema of the queue's name where there is one, else where the search path finds it."""
+    rs.PostgresDriver(dsn).install()
+    with psycopg.connect(plain_dsn, autocommit=True) as admin:
+        admin.execute("create schema aside")
+    install_outbox(plain_dsn)
+    install_outbox(plain_dsn, "aside")
+    install_outbox(plain_dsn, schema)
+    app = rs.connect(dsn, schema=schema, work=False)
+    with psycopg.connect(make_conninfo(plain_dsn, options="-csearch_path=aside")) as connection:
+        job.enqueue(1, tx=connection)
+    app.close()
+    app = rs.connect(dsn, work=False)
+    with psycopg.connect(make_conninfo(plain_dsn, options="-csearch_path=aside")) as connection:
+        job.enqueue(2, tx=connection)
+    app.close()
+    with psycopg.connect(plain_dsn) as connection:
+        for where, values in ((schema, [1]), ("aside", [2]), ("public", [])):
+            found = connection.execute(sql.SQL("select input from {}.x_outbox").format(sql.Identifier(where)))
+            assert [row[0] for row in found] == values
+
+
+def test_the_outbox_alone_is_the_queue_s_own(dsn: str, plain_dsn: str) -> None:
+    """S-072, N-028: columns, indexes and fillfactor as the whole install makes them; run again it does nothing."""
+    rs.PostgresDriver(dsn).install()
+    assert not outbox_status(plain_dsn).is_installed
+    first = install_outbox(plain_dsn)
+    assert (first, first.is_installed, first.has_queue) == (install_outbox(plain_dsn), True, False)
+    assert shape(plain_dsn) == shape(dsn)
+    assert "create table if not exists x_outbox" in outbox_sql()
+    assert 'create table if not exists "a b".x_outbox' in outbox_sql("a b")
+
+
+def test_no_queue_is_installed_over_an_outbox_of_another_one(plain_dsn: str) -> None:
+    """S-072: its rows are another queue's; a schema of its own is free."""
+    install_outbox(plain_dsn)
+    with pytest.raises(InvariantBroken, match="outbox of another database's queue"):
+        rs.PostgresDriver(plain_dsn).install()
+    assert rs.PostgresDriver(plain_dsn, schema="rowsweep").install().is_current
+
+
+def shape(dsn: str) -> list[Any]:
+    """Answer the outbox's columns, indexes and options as the catalog has them."""
+    with psycopg.connect(dsn) as connection:
+        columns = connection.execute(
+            """select a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid)
+               from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+               where a.attrelid = 'x_outbox'::regclass and a.attnum > 0 order by a.attnum"""
+        ).fetchall()
+        indexes = connection.execute(
+            """select regexp_replace(pg_get_indexdef(indexrelid), ' ON \\S+', '') from pg_index
+               where indrelid = 'x_outbox'::regclass order by 1"""
+        ).fetchall()
+        options = connection.execute("select reloptions from pg_class where oid = 'x_outbox'::regclass").fetchall()
+    assert len(columns) == 20
+    assert len(indexes) == 3
+    return [columns, indexes, options]
