@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from rowsweep.queue.outbox import OutboxPlace
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.queue.postgres.install import SchemaStatus
-    from rowsweep.queue.records import BackfillStatus, SweepKind
+    from rowsweep.queue.records import Backfill, BackfillStatus, SweepKind
     from rowsweep.scheduler.leaders import Leader
     from rowsweep.scheduler.scheduler import Scheduler
+    from rowsweep.show.notebook.poller import Poller
     from rowsweep.worker.worker import Worker
 
 KERNEL_CONCURRENCY: Final = 4
@@ -72,6 +73,7 @@ class App:
         self._pid = os.getpid()
         self._scheduler: Scheduler | None = None
         self._relay: OutboxRelay | None = None
+        self._poller: Poller | None = None
         self._lock = threading.RLock()
         self.events = _bus_of(driver, self._woken)
         self.operate = Operator(driver, actor=actor)
@@ -237,6 +239,25 @@ class App:
 
         return bundle(snapshot)
 
+    def show(self, run: Run) -> None:
+        """Show a run below the cell that runs, live where that can be."""
+        from rowsweep.show.notebook.live import show_run
+
+        show_run(run, self.poller())
+
+    def tell(self, row: Backfill) -> None:
+        """Bring the open views of this process to a row of the ledger that was just read."""
+        if self._poller is not None:
+            self._poller.tell(row)
+
+    def poller(self) -> Poller:
+        """Answer what keeps this process's open views up to date."""
+        from rowsweep.show.notebook.poller import Poller
+
+        with self._lock:
+            self._poller = self._poller or Poller(lambda run_ids: ledger_of(self._driver).list(run_ids=run_ids))
+            return self._poller
+
     def close(self, *, deadline_at: float | None = None) -> None:
         """Stop this process's workers, close the connections, and leave the embedded server."""
         global _current
@@ -245,6 +266,8 @@ class App:
             workers, self._workers = list(self._workers.values()), {}
             scheduler, self._scheduler = self._scheduler, None
             relay, self._relay = self._relay, None
+        if self._poller is not None:
+            self._poller.close("This view's connection was closed. Run the cell again to go on watching.")
         if scheduler is not None:
             scheduler.stop("close", deadline_at=deadline_at)
         for worker in workers:

@@ -35,6 +35,7 @@ def snapshot(**changed: Any) -> Snapshot:
         "waiting_for": None,
         "attempt": 1,
         "max_attempts": 20,
+        "retry_at": None,
         "rejected_rows": 0,
         "last_error": None,
         "last_error_code": None,

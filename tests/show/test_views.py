@@ -8,7 +8,8 @@ import pytest
 from rich.cells import cell_len
 
 from rowsweep import show
-from rowsweep.show.html import snapshot_html
+from rowsweep.show.html.run import snapshot_html
+from rowsweep.show.html.style import STYLE
 from rowsweep.show.plain import snapshot_line, snapshot_text
 from rowsweep.show.terminal import SweepView, snapshot_details
 from rowsweep.sweeps.snapshot import Snapshot
@@ -53,9 +54,12 @@ def test_no_figure_is_broken_in_two_where_the_terminal_is_narrow() -> None:
 def test_an_unknown_total_has_no_percentage_in_any_view() -> None:
     """N-075."""
     unknown = SNAPSHOTS["unknown total"]
-    views = ["\n".join(drawn(SweepView(unknown))), snapshot_line(unknown), snapshot_html(unknown)]
-    assert not any("%" in view.replace("width:75%", "") for view in views)
-    assert "<progress max" in views[2]
+    views = ["\n".join(drawn(SweepView(unknown))), snapshot_line(unknown)]
+    assert not any("%" in view for view in views)
+    page = snapshot_html(unknown)
+    assert "rs-share" in snapshot_html(snapshot()).replace(STYLE, "")
+    assert "rs-share" not in page.replace(STYLE, "")
+    assert "aria-valuenow" not in page
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from rowsweep.show.html import snapshot_html
+from rowsweep.show.html.run import snapshot_html
 from rowsweep.show.plain import snapshot_line
 
 if TYPE_CHECKING:

@@ -38,6 +38,11 @@ def shown_rate(snapshot: Snapshot) -> float | None:
     """Answer the rate of the last minutes, else the mean over all active time; None before half a second of it."""
     if snapshot.rows_per_second is not None:
         return snapshot.rows_per_second
+    return mean_rate(snapshot)
+
+
+def mean_rate(snapshot: Snapshot) -> float | None:
+    """Answer the rate over all active time; None before half a second of it."""
     if snapshot.active_seconds < _SECONDS_BEFORE_A_MEAN or not snapshot.rows:
         return None
     return snapshot.rows / snapshot.active_seconds
@@ -75,9 +80,9 @@ def facts(snapshot: Snapshot) -> list[str]:
     if snapshot.is_open and snapshot.batch_rows is not None and snapshot.batch_ms is not None:
         size = values.number(round(snapshot.batch_rows))
         said.append(f"batch {size} rows in {values.milliseconds(snapshot.batch_ms)}")
-    limit = _limit(snapshot)
-    if limit is not None:
-        said.append(limit)
+    limit, by = limit_words(snapshot)
+    if limit:
+        said.append(limit if by is None else f"{limit} (tuned by {by})")
     if snapshot.is_open:
         said.append(_time_left(snapshot))
     else:
@@ -111,15 +116,14 @@ def attempt_words(snapshot: Snapshot) -> str | None:
     return of if snapshot.attempt > 1 else None
 
 
-def _limit(snapshot: Snapshot) -> str | None:
-    """Answer the rate asked for this run, and by whom where it was tuned since its launch."""
+def limit_words(snapshot: Snapshot) -> tuple[str, str | None]:
+    """Answer the rate asked for this run, nothing for none, and by whom where it was tuned since its launch."""
     options = snapshot.options if isinstance(snapshot.options, dict) else {}
     rate, tuned = options.get("rate"), options.get("tuned")
     if not snapshot.is_open or rate is None:
-        return None
-    words = "no rate limit" if rate == "none" else f"at most {clean(rate)}"
+        return "", None
     by = tuned.get("by") if isinstance(tuned, dict) else None
-    return words if by is None else f"{words} (tuned by {clean(by)})"
+    return "no rate limit" if rate == "none" else f"at most {clean(rate)}", None if by is None else clean(by)
 
 
 def _time_left(snapshot: Snapshot) -> str:

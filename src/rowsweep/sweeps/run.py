@@ -50,6 +50,12 @@ class Host(Protocol):
     def bundle(self, snapshot: Snapshot) -> dict[str, str]:
         """Answer a snapshot's display bundle; `text/plain` is always in it."""
 
+    def show(self, run: Run) -> None:
+        """Show a run below the cell that runs, live where that can be."""
+
+    def tell(self, row: Backfill) -> None:
+        """Bring the open views of this process to a row of the ledger that was just read."""
+
 
 def host() -> Host:
     """Answer the connected app; DriverUnavailable before anything is connected."""
@@ -84,6 +90,9 @@ class Run:
 
     def __repr__(self) -> str:
         return self._app.bundle(self.snapshot())["text/plain"]
+
+    def _ipython_display_(self) -> None:
+        self._app.show(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
         return self._app.bundle(self.snapshot())
@@ -147,13 +156,16 @@ class Run:
                 meta={"option": "rate"},
             )
         tuning = Tuning(rate=rate, batch_rows=batch_rows, by=ambient.attribution())
-        self._last = snapshot_of(ledger_of(self._app.driver).steer(self.run_id, tuning), self._last)
+        row = ledger_of(self._app.driver).steer(self.run_id, tuning)
+        self._app.tell(row)
+        self._last = snapshot_of(row, self._last)
         return self._last
 
     def _steered(self, wanted: Wanted, reason: str | None) -> Snapshot:
         told = None if reason is None else safe_text(redact_text(reason), _LONGEST_REASON)
         row = ledger_of(self._app.driver).steer(self.run_id, wanted, reason=told)
         _log_verb(row, wanted, told)
+        self._app.tell(row)
         if wanted == "run":
             self._app.work_here()
         self._last = snapshot_of(row, self._last)
@@ -170,6 +182,7 @@ class Run:
         return row
 
     def _ended(self, row: Backfill) -> dict[str, Any]:
+        self._app.tell(row)
         if row.status == "failed":
             raise SweepFailed(
                 f"{row.name!r} failed after {row.rows:,} rows in {row.batches:,} batches: {row.last_error}",

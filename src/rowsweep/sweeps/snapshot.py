@@ -46,6 +46,7 @@ class Snapshot:
     waiting_for: str | None
     attempt: int | None
     max_attempts: int | None
+    retry_at: datetime | None
     rejected_rows: int
     last_error: str | None
     last_error_code: str | None
@@ -100,6 +101,7 @@ def snapshot_of(row: Backfill, before: Snapshot | None = None) -> Snapshot:
         waiting_for=row.waiting_for,
         attempt=row.attempt,
         max_attempts=row.max_attempts,
+        retry_at=row.retry_at,
         rejected_rows=row.rejected_rows,
         last_error=row.last_error,
         last_error_code=row.last_error_code,

@@ -1,0 +1,1 @@
+"""Views as HTML without script: for notebooks, live and saved, and wherever else markup is shown."""

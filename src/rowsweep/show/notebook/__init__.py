@@ -1,0 +1,1 @@
+"""Live views for notebooks: widgets that one thread of the process keeps up to date."""

@@ -1,0 +1,57 @@
+"""Put outputs below a cell and replace them later; everything IPython is asked is asked here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from secrets import token_hex
+from typing import Any
+
+WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
+INSTALL = "pip install 'rowsweep[notebook]'"
+
+
+def in_kernel() -> bool:
+    """Whether this process is a notebook's kernel, whose outputs can be replaced and hold widgets."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def has_widgets() -> bool:
+    """Whether ipywidgets is installed."""
+    return find_spec("ipywidgets") is not None
+
+
+class Output:
+    """One output of a cell; `text/plain` is always in what it shows."""
+
+    def __init__(self) -> None:
+        self._id = f"rowsweep-{token_hex(8)}"
+        self._shown: Mapping[str, Any] | None = None
+
+    def show(self, bundle: Mapping[str, Any]) -> None:
+        """Put the output below the cell that runs, or replace it where it is there; the same again is not sent."""
+        if bundle == self._shown:
+            return
+        _publish(bundle, display_id=self._id, update=self._shown is not None)
+        self._shown = dict(bundle)
+
+
+def show_once(bundle: Mapping[str, Any]) -> None:
+    """Put an output below the cell that runs, for good."""
+    _publish(bundle)
+
+
+def widget_bundle(widget: Any, words: str) -> dict[str, Any]:
+    """Answer the bundle of a live widget; where no widget can be shown, the output beside it speaks for it."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    return {"text/plain": words, "text/html": f"<!-- {words} -->", WIDGET_TYPE: view}
+
+
+def _publish(bundle: Mapping[str, Any], **how: Any) -> None:
+    from IPython.display import display
+
+    publish: Callable[..., None] = display
+    publish(dict(bundle), raw=True, **how)
