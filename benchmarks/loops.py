@@ -113,8 +113,30 @@ def delete_loop(dsn: str, table: str, batch_rows: int) -> int:
             (after, key), batches = row, batches + 1
 
 
+def delete_range_loop(dsn: str, table: str, batch_rows: int) -> int:
+    """Find where the next page ends, then delete up to there, waiting for rows locked by others."""
+    due = "created_at < now() - interval '90 days'"
+    place = "(%(after)s::timestamptz, %(key)s::bigint)"
+    find = f"""select created_at, id from {table} where (created_at, id) > {place} and {due}
+                order by created_at, id offset {batch_rows - 1} limit 1"""
+    rest = f"""select created_at, id from {table} where (created_at, id) > {place} and {due}
+                order by created_at desc, id desc limit 1"""
+    delete = f"""delete from {table} where (created_at, id) > {place}
+                    and (created_at, id) <= (%(to)s::timestamptz, %(last)s::bigint)"""
+    at: dict[str, Any] = {"after": "-infinity", "key": 0}
+    batches = 0
+    with psycopg.connect(dsn) as connection:
+        while True:
+            row = connection.execute(find, at).fetchone() or connection.execute(rest, at).fetchone()
+            if row is None:
+                return batches
+            connection.execute(delete, {**at, "to": row[0], "last": row[1]})
+            connection.commit()
+            at, batches = {"after": row[0], "key": row[1]}, batches + 1
+
+
 def delete_address_loop(dsn: str, table: str, batch_rows: int) -> int:
-    """Do the same by the rows' physical addresses, waiting for rows locked by others: the fastest form found."""
+    """Walk a page and delete it by its rows' physical addresses in one statement, waiting for locked rows."""
     statement = f"""
         with page as materialized (
             select ctid as address, created_at, id from {table}

@@ -43,20 +43,24 @@ def explained(held: Any, statement: Any, values: dict[str, Any]) -> list[tuple[s
 
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize("analyzed", [False, True])
-def test_a_page_is_walked_along_the_index_and_deleted_by_address(field: Field, started: bool, analyzed: bool) -> None:
+def test_pages_are_found_and_deleted_along_the_index(field: Field, started: bool, analyzed: bool) -> None:
     """D-8: with statistics or without; no scan of the table, no sort of all that is due."""
     make_events(field, 20_000, 20_000)
     if analyzed:
         field.sql("analyze events")
     held, setup = setup_of(field)
     values = {"rs_cutoff": setup.cutoff, "rs_c0": setup.cutoff, "rs_c1": "1"}
-    found = explained(held, setup.statements().delete_next(1_000, started=started), values)
-    assert ("Index Scan", "events_created_at_idx") in found
-    assert ("Tid Scan", "events") in found
-    assert not [node for node in found if node[0] == "Seq Scan"]
-    found = explained(held, setup.statements().search(1_000, 1_000, started=started), values)
-    assert ("Index Scan", "events_created_at_idx") in found
-    assert not [node for node in found if node[0] == "Seq Scan"]
+    values |= {"rs_u0": setup.cutoff, "rs_u1": "9"}
+    of = setup.statements()
+    for statement in (
+        of.ends(1_000, 16, started=started),
+        of.last_end(started=started),
+        of.delete_to(started=started),
+        of.search(1_000, 1_000, started=started),
+    ):
+        found = explained(held, statement, values)
+        assert ("Index Scan", "events_created_at_idx") in found
+        assert not [node for node in found if node[0] == "Seq Scan"]
     held.release()
 
 

@@ -49,7 +49,7 @@ class TargetSetup:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a page can be walked and deleted by one statement, without looking ahead."""
+        """Whether a page can be deleted as a range of the walk, without knowing its rows one by one."""
         aged = self.aged
         is_dense = aged.index is not None and self.source.get("where") is None
         return is_dense and not aged.partitioned and not aged.has_many_ties

@@ -89,40 +89,53 @@ class PurgeStatements:
             order=self._ordered(),
         )
 
-    def delete_next(self, page_rows: int, *, started: bool) -> sql.Composed:
-        """Delete the next page in the one statement that also walks it; a row locked by others is waited for.
-
-        Answers how many rows it has, how many went, and the place it ends at; no row at the end. That place is the
-        walk's own: a row that is moved meanwhile takes no part in it, and stays unless it is still due.
-        """
-        # What is due is asked again beside the address: servers may not ask an address again of a row that moved while
-        # its lock was awaited.
+    def ends(self, page_rows: int, pages: int, *, started: bool) -> sql.Composed:
+        """Find where the next full pages end, each from the one before; no row where less than a page is left."""
         places = _named("rs_o", self.order)
-        backwards = _list(sql.SQL("{} desc").format(name) for name in places)
-        end = sql.SQL("{}::pg_catalog.text")
+        here = _list(sql.SQL("rs_pages.{}").format(place) for place in places)
         return sql.SQL(
-            "with rs_page as materialized (\n"
-            "  select {row} as rs_a0, {columns} from {table} where {ahead} order by {order} limit {rows}\n"
-            "), rs_gone as (\n"
-            "  delete from {table} where {row} = any (array(select rs_a0 from rs_page)) and {due}\n"
-            "  returning 1 as rs_one\n"
+            "with recursive rs_pages (rs_page, {places}) as (\n"
+            "  (select 1, {order} from {table} where {ahead} order by {order} limit 1 offset {before})\n"
+            "  union all\n"
+            "  select rs_pages.rs_page + 1, {next} from rs_pages cross join lateral (\n"
+            "    select {named} from {table} where ({order}) > ({here}) and {aged} order by {order}\n"
+            "     limit 1 offset {before}) rs_next\n"
+            "   where rs_pages.rs_page < {pages}\n"
             ")\n"
-            "select (select pg_catalog.count(*) from rs_page), (select pg_catalog.count(*) from rs_gone), {ends}\n"
-            "  from (select {places} from rs_page order by {backwards} limit 1) rs_last"
+            "select {texts} from rs_pages order by rs_page"
         ).format(
-            row=self._own("ctid"),
-            columns=_list(
-                sql.SQL("{} as {}").format(self._own(name), alias)
-                for name, alias in zip(self.order, places, strict=True)
-            ),
+            places=_list(places),
+            order=self._ordered(),
             table=self.table.identifier,
             ahead=self._ahead(started=started),
+            before=sql.Literal(page_rows - 1),
+            next=_list(sql.SQL("rs_next.{}").format(place) for place in places),
+            named=self._named(),
+            here=here,
+            aged=self._old_enough(),
+            pages=sql.Literal(pages),
+            texts=_texts(places),
+        )
+
+    def last_end(self, *, started: bool) -> sql.Composed:
+        """Find where the rows that are left end, and count them; used where they are less than a page."""
+        places = _named("rs_o", self.order)
+        return sql.SQL(
+            "select {texts}, rs_rows from (\n"
+            "  select {named}, pg_catalog.row_number() over (order by {order}) as rs_rows from {table} where {ahead}\n"
+            ") rs_left order by rs_rows desc limit 1"
+        ).format(
+            texts=_texts(places),
+            named=self._named(),
             order=self._ordered(),
-            rows=sql.Literal(page_rows),
-            due=self.due(),
-            ends=_list(end.format(name) for name in places),
-            places=_list(places),
-            backwards=backwards,
+            table=self.table.identifier,
+            ahead=self._ahead(started=started),
+        )
+
+    def delete_to(self, *, started: bool) -> sql.Composed:
+        """Delete every due row up to and including a page's end (`rs_u0…`); a row locked by others is waited for."""
+        return sql.SQL("delete from {} where {} and ({}) <= ({})").format(
+            self.table.identifier, self._ahead(started=started), self._ordered(), self._values("rs_u")
         )
 
     def delete(self, holders: Sequence[Reference] = ()) -> sql.Composed:
@@ -179,9 +192,7 @@ class PurgeStatements:
 
     def due(self) -> _Part:
         """The condition by which a row is due."""
-        aged = sql.SQL("{} {} %(rs_cutoff)s::{}").format(
-            self._own(self.aged.column), sql.SQL(self.operator), sql.SQL(self.aged.type)
-        )
+        aged = self._old_enough()
         return aged if self.where is None else sql.SQL("{} and {}").format(aged, self._matches())
 
     def cascaded(self, chain: Sequence[Reference]) -> Counted:
@@ -254,18 +265,28 @@ class PurgeStatements:
     def _ahead(self, *, started: bool) -> _Part:
         conditions: list[_Part] = []
         if started:
-            values = _list(
-                sql.SQL("{}::{}").format(sql.Placeholder(f"rs_c{at}"), _type(self.table.column(name)))
-                for at, name in enumerate(self.order)
-            )
-            conditions.append(sql.SQL("({}) > ({})").format(self._ordered(), values))
+            conditions.append(sql.SQL("({}) > ({})").format(self._ordered(), self._values("rs_c")))
         if self.aged.index is not None:
-            conditions.append(
-                sql.SQL("{} {} %(rs_cutoff)s::{}").format(
-                    self._own(self.aged.column), sql.SQL(self.operator), sql.SQL(self.aged.type)
-                )
-            )
+            conditions.append(self._old_enough())
         return _all(conditions) if conditions else sql.SQL("true")
+
+    def _old_enough(self) -> sql.Composed:
+        return sql.SQL("{} {} %(rs_cutoff)s::{}").format(
+            self._own(self.aged.column), sql.SQL(self.operator), sql.SQL(self.aged.type)
+        )
+
+    def _values(self, prefix: str) -> sql.Composed:
+        """Bind a place's texts, each as its column's type."""
+        return _list(
+            sql.SQL("{}::{}").format(sql.Placeholder(f"{prefix}{at}"), _type(self.table.column(name)))
+            for at, name in enumerate(self.order)
+        )
+
+    def _named(self) -> sql.Composed:
+        places = _named("rs_o", self.order)
+        return _list(
+            sql.SQL("{} as {}").format(self._own(name), place) for name, place in zip(self.order, places, strict=True)
+        )
 
     def _counted_due(self) -> _Part:
         """Number the rows that are due, up to and including the one that is walked over."""
@@ -290,6 +311,10 @@ class PurgeStatements:
 
 def _named(prefix: str, columns: Sequence[str]) -> list[sql.SQL]:
     return [sql.SQL(f"{prefix}{at}") for at in range(len(columns))]
+
+
+def _texts(places: Sequence[_Part]) -> sql.Composed:
+    return _list(sql.SQL("{}::pg_catalog.text").format(place) for place in places)
 
 
 def _at(table: tuple[str, str], column: str) -> sql.SQL:

@@ -24,16 +24,20 @@ BY_TRIGGER: Final = "a trigger or rule of the table"
 _MOST_ROUNDS: Final = 6
 _WALKED_AHEAD: Final = 20_000
 _PAGES_AHEAD: Final = 50
+_ENDS_AHEAD: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuePage:
-    """A page found: its rows' addresses as they are bound, how many they are, and the place it ends at."""
+    """A page found: how many rows it has, the place it ends at, and its rows' addresses as they are bound, if asked."""
 
     rows: int
-    addresses: tuple[str, ...]
     to: tuple[str, ...]
-    is_full: bool
+    addresses: tuple[str, ...] = ()
+    is_full: bool = True
+
+
+_Search = Callable[["PurgePosition", int], list[DuePage]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +56,10 @@ class PurgeDone:
 class DeleteWork:
     """Delete one target's due rows page by page.
 
-    At first one statement walks a page and deletes it. Once a row of it was locked or held by others, in later rounds,
-    and where a walk meets rows that are not due or many of one value, pages are found beforehand, several at once, and
-    their rows locked apart from their delete, so that each row that stays is known. Addresses found are only hints:
-    what is due is asked again of the row as it stands.
+    Pages are found beforehand, several at once. At first only their ends are, and each is deleted as a range of the
+    walk. Once a row of one was locked or held by others, in later rounds, and where a walk meets rows that are not due
+    or many of one value, their rows are found too, and locked apart from their delete, so that each row that stays is
+    known. What is found is only a hint: what is due is asked again of the row as it stands.
     """
 
     def __init__(self, held: BatchConnection, closer: Closer, setup: TargetSetup) -> None:
@@ -88,6 +92,7 @@ class DeleteWork:
     def be_careful(self) -> bool:
         """Find and lock pages apart from their delete from now on; False where that is done already."""
         was_quick, self._is_quick = self._is_quick, False
+        self._ahead.clear()
         return was_quick
 
     def learn(self, schema: str, table: str, name: str) -> bool:
@@ -117,20 +122,17 @@ class DeleteWork:
             error.add_note(f"{table}: the rows behind {at.cursor}, up to and including {self._page.to}")
 
     def _quickly(self, at: PurgePosition, limit: int) -> tuple[DuePage | None, PurgePosition]:
-        started = at.cursor is not None
-        text = self._composed(("next", started, limit), lambda: self._statements.delete_next(limit, started=started))
-        values = {"rs_cutoff": self._setup.cutoff, **cursor_values("c", at.cursor)}
-        found = self._execute(text, values).fetchone()
-        if found is None:
+        page = self._page = self._find(at, limit, self._ends)
+        if page is None:
             return None, self._at_end(at)
-        rows, gone, *places = found
-        page = self._page = DuePage(rows=rows, addresses=(), to=tuple(places), is_full=rows == limit)
-        if page.to == at.cursor:
-            raise self._stuck(page.to)
-        return page, at.removed(gone, to=page.to).passed(skipped=rows - gone)
+        started = at.cursor is not None
+        text = self._composed(("delete to", started), lambda: self._statements.delete_to(started=started))
+        values = {**cursor_values("c", at.cursor), **cursor_values("u", page.to)}
+        gone = self._execute(text, {"rs_cutoff": self._setup.cutoff, **values}).rowcount
+        return page, at.removed(gone, to=page.to).passed(skipped=max(page.rows - gone, 0))
 
     def _carefully(self, at: PurgePosition, limit: int) -> tuple[DuePage | None, PurgePosition]:
-        page = self._page = self._find(at, limit)
+        page = self._page = self._find(at, limit, self._search)
         if page is None:
             return None, self._at_end(at)
         return page, self._passed_over(at, page) or self._deleted(at, page)
@@ -161,14 +163,15 @@ class DeleteWork:
         )
         return at.again() if frees_its_own or (at.skipped and at.round < _MOST_ROUNDS) else at.finished()
 
-    def _find(self, at: PurgePosition, limit: int) -> DuePage | None:
+    def _find(self, at: PurgePosition, limit: int, search: _Search) -> DuePage | None:
         ahead, self._ahead = self._ahead, deque[DuePage]()
         if self._expects != ((at.round, at.cursor), limit):
             ahead.clear()
         if not ahead:
-            is_wide = self._steady == limit or self._is_sparse
-            keys = max(limit, min(_WALKED_AHEAD, limit * _PAGES_AHEAD)) if is_wide else limit
-            ahead.extend(self._search(at, limit, keys))
+            found = search(at, limit)
+            if found and found[-1].to == at.cursor:
+                raise self._stuck(found[-1].to)
+            ahead.extend(found)
         self._steady = limit
         if not ahead:
             return None
@@ -176,30 +179,46 @@ class DeleteWork:
         self._ahead, self._expects = ahead, ((at.round, page.to), limit)
         return page
 
-    @property
-    def _is_sparse(self) -> bool:
-        """Whether the walk meets rows that are not due."""
-        return self._setup.aged.index is None or self._statements.where is not None
+    def _ends(self, at: PurgePosition, limit: int) -> list[DuePage]:
+        """Find where the next pages end; what is in them is asked when they are deleted."""
+        started, values = at.cursor is not None, self._behind(at)
+        pages = min(max(_WALKED_AHEAD // limit, 1), _ENDS_AHEAD) if self._steady == limit else 1
+        text = self._composed(
+            ("ends", started, limit, pages), lambda: self._statements.ends(limit, pages, started=started)
+        )
+        found = [DuePage(rows=limit, to=tuple(to)) for to in self._execute(text, values).fetchall()]
+        if found:
+            return found
+        text = self._composed(("last end", started), lambda: self._statements.last_end(started=started))
+        last = self._execute(text, values).fetchone()
+        return [] if last is None else [DuePage(rows=last[-1], to=tuple(last[:-1]), is_full=False)]
 
-    def _search(self, at: PurgePosition, limit: int, keys: int) -> list[DuePage]:
+    def _search(self, at: PurgePosition, limit: int) -> list[DuePage]:
+        """Find the next pages with their rows' addresses."""
+        is_wide = self._steady == limit or self._is_sparse
+        keys = max(limit, min(_WALKED_AHEAD, limit * _PAGES_AHEAD)) if is_wide else limit
         started = at.cursor is not None
         text = self._composed(
             ("search", started, limit, keys), lambda: self._statements.search(keys, limit, started=started)
         )
-        values = {"rs_cutoff": self._setup.cutoff, **cursor_values("c", at.cursor)}
         width = len(self._statements.order)
-        found = [
+        return [
             DuePage(
                 rows=row[1],
                 addresses=tuple(row[2 + width :]) if row[1] else (),
                 to=tuple(row[2 : 2 + width]),
                 is_full=row[1] == limit,
             )
-            for row in self._execute(text, values).fetchall()
+            for row in self._execute(text, self._behind(at)).fetchall()
         ]
-        if found and found[-1].to == at.cursor:
-            raise self._stuck(found[-1].to)
-        return found
+
+    @property
+    def _is_sparse(self) -> bool:
+        """Whether the walk meets rows that are not due."""
+        return self._setup.aged.index is None or self._statements.where is not None
+
+    def _behind(self, at: PurgePosition) -> dict[str, Any]:
+        return {"rs_cutoff": self._setup.cutoff, **cursor_values("c", at.cursor)}
 
     def _stuck(self, to: tuple[str, ...]) -> CursorStuck:
         table = self._setup.table
