@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
-from rowsweep.sweeps.export.formats.texts import is_finite, joined, plain_text, slices
+from rowsweep.sweeps.export.formats.texts import joined, plain_text, slices
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,11 @@ def json_texts(column: pa.Array) -> pa.Array:
     if types.is_integer(kind) or types.is_boolean(kind):
         return texts
     if types.is_floating(kind):
-        finite = is_finite(column)
+        # Without a point a reader takes it for an integer, which has no negative zero.
+        texts = pc.if_else(
+            pc.match_substring_regex(texts, "^-?[0-9]+$"), pc.binary_join_element_wise(texts, ".0", ""), texts
+        )
+        finite = pc.is_finite(column)
         return texts if pc.all(finite).as_py() is not False else pc.if_else(finite, texts, _quoted(texts))
     return _quoted(pc.replace_substring(texts, "\\", "\\\\") if types.is_binary(kind) else texts)
 

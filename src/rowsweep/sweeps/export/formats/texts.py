@@ -39,13 +39,6 @@ def plain_text(column: pa.Array) -> pa.Array:
     return _hex(column) if types.is_binary(kind) else column.cast(pa.string())
 
 
-def is_finite(column: pa.Array) -> pa.Array:
-    """Say of each value of a float column whether it is a number of finite size."""
-    from pyarrow import compute as pc
-
-    return pc.is_finite(column)
-
-
 def joined(parts: list[pa.Array], separator: str, line_end: str) -> memoryview:
     """Put columns of texts without nulls together into the bytes of one line a row."""
     from pyarrow import compute as pc

@@ -23,8 +23,6 @@ def decode(data: bytes | memoryview, schema: ExportSchema) -> pa.RecordBatch:
     import pyarrow as pa
 
     arrow = schema.arrow
-    if not len(data):
-        return pa.RecordBatch.from_pylist([], schema=arrow)
     try:
         columns = read_rows(data, [wire_type(kind) for kind in arrow.types])
         arrays = [finished(column, kind) for column, kind in zip(columns, arrow.types, strict=True)]

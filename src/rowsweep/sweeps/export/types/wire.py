@@ -27,6 +27,8 @@ def read_rows(data: bytes | memoryview, types: list[pa.DataType]) -> list[pa.Arr
     import pyarrow as pa
     from pyarrow import csv
 
+    if not len(data):
+        return [pa.array([], kind) for kind in types]
     names = [str(at) for at in range(len(types))]
     table = csv.read_csv(
         pa.BufferReader(data),
