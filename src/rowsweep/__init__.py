@@ -10,6 +10,7 @@ from rowsweep.app import (
     connect,
     counters,
     current,
+    health,
     install,
     jobs,
     ledger,
@@ -58,8 +59,9 @@ __all__ = [
     "EnqueueResult", "Event", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "OutboxRelay",
     "PostgresDriver", "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot",
     "SoleLeader", "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "counters",
-    "current", "event_bus", "events_purge_target", "expired", "install", "job", "jobs", "ledger", "older_than",
-    "own_targets", "publish_event", "purge", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
+    "current", "event_bus", "events_purge_target", "expired", "health", "install", "job", "jobs", "ledger",
+    "older_than", "own_targets", "publish_event", "purge", "reset_event_bus", "runs", "task", "transaction",
+    "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {

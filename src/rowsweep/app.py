@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rowsweep.embedded import EmbeddedServer
     from rowsweep.jobs.request import EnqueueResult, NewJob
     from rowsweep.lifecycle import Shutdown
+    from rowsweep.operate.health.finding import Health
     from rowsweep.outbox.relay import OutboxRelay
     from rowsweep.queue.contract import Driver, Stores
     from rowsweep.queue.counters import CounterBucket, CounterTier
@@ -106,6 +107,13 @@ class App:
     def schema_status(self) -> SchemaStatus:
         """Answer what is installed."""
         return self._postgres().schema_status()
+
+    def health(self) -> Health:
+        """Look at the server, the schema, the workers and what waits; each finding has a fix."""
+        from rowsweep.clock import SystemClock
+        from rowsweep.operate.health.examine import examine
+
+        return examine(self._driver, SystemClock(), None if self.outbox is None else self.outbox.outbox)
 
     def worker(self, **options: Any) -> Worker:
         """Make a worker over this app's driver; takes `WorkerOptions`' keywords. It is not started yet."""
@@ -367,6 +375,11 @@ def current() -> App:
 def install() -> SchemaStatus:
     """Install the connected database's tables, or bring them up to this version."""
     return current().install()
+
+
+def health() -> Health:
+    """Look at everything `rowsweep doctor` looks at."""
+    return current().health()
 
 
 def attach(run: str | UUID) -> Run:

@@ -69,10 +69,11 @@ def test_the_tree_is_whole() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
         "demo", "run", "up", "worker", "scheduler", "ledger", "watch", "tasks ls", "tasks next", "tasks fire",
         "sweeps ls", "sweeps show", "sweeps preview", "sweeps launch", "sweeps pause", "sweeps resume", "sweeps cancel",
+        "sweeps tune",
         "jobs ls", "jobs dead", "jobs show", "jobs stats", "jobs workers", "jobs names", "jobs cancel", "jobs requeue",
         "jobs rm",
         "events publish",
-        "new backfill",
+        "new backfill", "doctor",
         "schema install", "schema print", "schema status",
     }  # fmt: skip
 

@@ -29,6 +29,7 @@ MODULES = (
             "holds.slots",
             "holds.pauses",
             "upkeep.counters",
+            "upkeep.health",
             "upkeep.retention",
         )
     ),

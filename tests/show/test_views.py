@@ -8,12 +8,14 @@ import pytest
 from rich.cells import cell_len
 
 from rowsweep import show
+from rowsweep.operate.health.finding import Finding, Health
+from rowsweep.show.health import HealthView, health_text
 from rowsweep.show.html.run import snapshot_html
 from rowsweep.show.html.style import STYLE
 from rowsweep.show.plain import snapshot_line, snapshot_text
 from rowsweep.show.terminal import SweepView, snapshot_details
 from rowsweep.sweeps.snapshot import Snapshot
-from tests.show.snapshots import drawn, snapshot
+from tests.show.snapshots import AT, drawn, snapshot
 
 NASTY = "a\x1b]0;title\x07<b>[red]{}\n" + "x" * 100
 SNAPSHOTS = {
@@ -120,3 +122,18 @@ def test_the_details_name_the_run_its_input_and_its_options() -> None:
     assert "run          01998f0a-1b2c-7d3e-8f40-123456789abc" in text
     assert '{"day": "Mon"}' in text
     assert '{"force": true}' in text
+
+
+def test_health_folds_what_is_long_and_cuts_nothing() -> None:
+    """N-104, N-105: a fix must be readable at any width."""
+    fix = "rowsweep worker --queue default, or a higher --concurrency " * 3
+    findings = (
+        Finding(name="connection", level="ok", says="PostgreSQL 18"),
+        Finding(name="ready", level="warn", says="late [bold]\x1b[31m", fix=fix.strip()),
+    )
+    health = Health(place="db", looked_at=AT, findings=findings)
+    lines = drawn(HealthView(health), width=50)
+    assert max(map(cell_len, lines)) <= 50
+    assert " ".join(fix.split()) in " ".join(" ".join(lines).split())
+    assert "[bold]" in "".join(lines)
+    assert health_text(health).splitlines()[-1] == "db: 0 failing, 1 to look after."

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rowsweep.queue.counters import CounterStore
     from rowsweep.queue.events import EventStore, StepWait
+    from rowsweep.queue.health import HealthStore
     from rowsweep.queue.holds import PauseStore, SlotStore
     from rowsweep.queue.outbox import OutboxStore
     from rowsweep.queue.records import (
@@ -255,6 +256,7 @@ class Stores:
     pauses: PauseStore | None = None
     events: EventStore | None = None
     retention: RetentionStore | None = None
+    health: HealthStore | None = None
     counters: CounterStore | None = None
     outbox: OutboxStore | None = None
 

@@ -95,7 +95,8 @@ class Claims:
             self._looper.poke()
 
     def trust(self, *, is_proven: bool) -> None:  # noqa: ARG002 - either way what was missed meanwhile is looked for
-        """Look at every queue once the wake is proven, and poll again where it no longer is."""
+        """Look at every queue once the wake is proven, and poll again where it no longer is; either is announced."""
+        self._announced_at = None
         self._pace.restart()
         self._looper.poke()
 

@@ -20,6 +20,7 @@ from rowsweep.queue.memory.state import State
 from rowsweep.queue.memory.steering import MemorySteering
 from rowsweep.queue.memory.steps import MemorySteps
 from rowsweep.queue.memory.upkeep.counters import MemoryCounters
+from rowsweep.queue.memory.upkeep.health import MemoryHealth
 from rowsweep.queue.memory.upkeep.retention import MemoryRetention
 from rowsweep.queue.memory.wake import MemoryWake
 from rowsweep.queue.memory.workers import MemoryWorkers
@@ -136,6 +137,7 @@ def _stores_over(state: State) -> Stores:
         pauses=MemoryPauses(state),
         events=MemoryEvents(state),
         retention=MemoryRetention(state),
+        health=MemoryHealth(state),
         counters=MemoryCounters(state),
         outbox=MemoryOutbox(state),
     )

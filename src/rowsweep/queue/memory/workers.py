@@ -64,8 +64,7 @@ class MemoryWorkers:
         if state.sampled_at is not None and (now - state.sampled_at).total_seconds() < SAMPLE_SECONDS:
             return None
         state.sampled_at = now
-        queues = {job.queue for job in state.jobs.values() if job.state in (*WAITING_STATES, "dead")}
-        return [_depth(state, queue, now) for queue in sorted({*queues, *worker.queues})]
+        return [depth_of(state, queue, now) for queue in sorted({*queues_with_rows(state), *worker.queues})]
 
     @locked
     def leave(self, worker_id: str) -> None:
@@ -80,7 +79,13 @@ class MemoryWorkers:
         return [(row.info, row.seen_at) for row in rows if row.expires_at > now]
 
 
-def _depth(state: State, queue: str, now: datetime) -> Depth:
+def queues_with_rows(state: State) -> set[str]:
+    """Answer the queues with waiting or dead rows."""
+    return {job.queue for job in state.jobs.values() if job.state in (*WAITING_STATES, "dead")}
+
+
+def depth_of(state: State, queue: str, now: datetime) -> Depth:
+    """Count one queue's ready and dead rows."""
     mine = [job for job in state.jobs.values() if job.queue == queue]
     waiting = [job for job in mine if job.state in ("ready", "delayed")]
     due = [job.run_at for job in waiting if job.run_at <= now]

@@ -29,6 +29,7 @@ from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedule
 from rowsweep.queue.postgres.stores.steering import PostgresSteering
 from rowsweep.queue.postgres.stores.steps import PostgresSteps
 from rowsweep.queue.postgres.stores.upkeep.counters import PostgresCounters
+from rowsweep.queue.postgres.stores.upkeep.health import PostgresHealth
 from rowsweep.queue.postgres.stores.upkeep.retention import PostgresRetention
 from rowsweep.queue.postgres.stores.workers import PostgresWorkers
 from rowsweep.queue.postgres.wake import PostgresWake
@@ -195,6 +196,7 @@ def _stores_over(session: Session) -> Stores:
         pauses=PostgresPauses(session),
         events=PostgresEvents(session),
         retention=PostgresRetention(session),
+        health=PostgresHealth(session),
         counters=PostgresCounters(session),
         outbox=PostgresOutbox(session),
     )

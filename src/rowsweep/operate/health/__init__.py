@@ -1,0 +1,1 @@
+"""What is wrong with a queue, and what to do about it."""
