@@ -76,6 +76,28 @@ def _declared(entry: Mapping[str, Any]) -> tuple[Cell, ...]:
     )
 
 
+def applications_table(entries: Sequence[Mapping[str, Any]]) -> Table:
+    """Answer what is to be done about each declared backfill, or was: `name`, `action`, `why`, `status`, `run_id`."""
+    columns = (
+        Column(title="sweep", is_long=True),
+        Column(title="what"),
+        Column(title="why", is_long=True),
+        Column(title="run", prefix=_RUN_PREFIX, rank=1),
+    )
+    rows = tuple(
+        (
+            Cell(text=str(entry["name"])),
+            _state(str(entry["status"] or entry["action"]), facts.tone(str(entry["status"] or entry["action"]))),
+            Cell(text=str(entry["why"])),
+            Cell(text=str(entry["run_id"] or ""), tone="dim"),
+        )
+        for entry in entries
+    )
+    return Table(
+        columns=columns, rows=rows, empty="No backfill is declared here. Make one: rowsweep new backfill <name>"
+    )
+
+
 def pairs_table(pairs: Sequence[tuple[str, str]]) -> Table:
     """Answer pairs of a name and a value as two columns."""
     rows = tuple((Cell(text=name, tone="dim"), Cell(text=value)) for name, value in pairs)

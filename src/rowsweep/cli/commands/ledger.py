@@ -65,9 +65,12 @@ def watch(
         raise typer.Exit(INTERRUPTED)
 
 
-def watch_run(run: Run, output: Output, signals: Signals) -> Snapshot:
-    """Show the run until it ends, is paused or a signal comes; answer the last snapshot."""
-    with _documents(output) if output.is_json else display_for(output) as display:
+def watch_run(run: Run, output: Output, signals: Signals, *, as_documents: bool = True) -> Snapshot:
+    """Show the run until it ends, is paused or a signal comes; answer the last snapshot.
+
+    With --json each look is a document of its own, unless the command answers one document for all it did.
+    """
+    with _documents(output) if output.is_json and as_documents else display_for(output) as display:
         while True:
             snapshot = run.snapshot()
             display.show(snapshot)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rowsweep.cli.commands import apply
 from rowsweep.cli.commands.ledger import Kind, watch_run
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import read_json, session_of
@@ -39,6 +40,7 @@ _sweeps = typer.Typer(no_args_is_help=True, help="See what is declared here, pre
 
 def add_to(application: typer.Typer) -> None:
     """Add the commands to the application."""
+    apply.add_to(_sweeps)
     application.add_typer(_sweeps, name="sweeps")
 
 
