@@ -26,6 +26,7 @@ from rowsweep.jobs.declare import job
 from rowsweep.jobs.handle import JobHandle
 from rowsweep.jobs.request import EnqueueOptions, EnqueueResult
 from rowsweep.jobs.retry import Retry
+from rowsweep.jobs.settled import Settled
 from rowsweep.jobs.tasks.declare import task
 from rowsweep.jobs.tasks.handle import TaskHandle
 from rowsweep.lifecycle import configure_lifecycle
@@ -57,9 +58,9 @@ __version__ = "0.1.0"
 __all__ = [
     "RETENTION_CRON", "AdvisoryLockLeader", "App", "Batch", "Budget", "ConcurrencyLimiter", "Ctx", "EnqueueOptions",
     "EnqueueResult", "Event", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "OutboxRelay",
-    "PostgresDriver", "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Snapshot",
-    "SoleLeader", "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect", "counters",
-    "current", "event_bus", "events_purge_target", "expired", "health", "install", "job", "jobs", "ledger",
+    "PostgresDriver", "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Settled",
+    "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect",
+    "counters", "current", "event_bus", "events_purge_target", "expired", "health", "install", "job", "jobs", "ledger",
     "older_than", "own_targets", "publish_event", "purge", "reset_event_bus", "runs", "task", "transaction",
     "use_event_bus", "work",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
@@ -15,6 +15,7 @@ from rowsweep.jobs.limits import EVENT_POLL, Length, check_length
 from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.request import check_key, check_queue
 from rowsweep.jobs.retry import Retry
+from rowsweep.jobs.settled import Hook, Settled, check_hook
 from rowsweep.jobs.tenancy import Tenant, check_tenant
 from rowsweep.options import count
 
@@ -23,41 +24,49 @@ Out = TypeVar("Out")
 Key = str | Callable[[Any], str]
 _KNOWN: Final = (
     "tenant", "input", "queue", "priority", "key", "retry", "concurrency", "timeout", "step_timeout", "event_poll",
-    "description",
+    "on_settled", "description",
 )  # fmt: skip
 Declared = int | Keyed | tuple[int, Keyed] | tuple[Keyed, int] | None
 
 
+class Declaring(TypedDict, total=False):
+    """The options of a job that say nothing of its types."""
+
+    queue: str
+    priority: int
+    key: Key | None
+    retry: Retry | None
+    concurrency: Declared
+    timeout: Length | None
+    step_timeout: Length | None
+    event_poll: Length
+    description: str | None
+
+
 @overload
 def job(
-    name: str | None = None,
-    *,
-    tenant: Tenant,
-    input: type[In],
-    queue: str = "default",
-    priority: int = 0,
-    key: Key | None = None,
-    retry: Retry | None = None,
-    concurrency: Declared = None,
-    timeout: Length | None = None,
-    step_timeout: Length | None = None,
-    event_poll: Length = EVENT_POLL,
-    description: str | None = None,
+    name: str | None = None, *, tenant: Tenant, input: type[In], **given: Unpack[Declaring]
 ) -> Callable[[Callable[[Ctx, In], Out]], JobHandle[In, Out]]: ...
 @overload
 def job(
     name: str | None = None,
     *,
     tenant: Tenant,
-    queue: str = "default",
-    priority: int = 0,
-    key: Key | None = None,
-    retry: Retry | None = None,
-    concurrency: Declared = None,
-    timeout: Length | None = None,
-    step_timeout: Length | None = None,
-    event_poll: Length = EVENT_POLL,
-    description: str | None = None,
+    input: type[In],
+    on_settled: Callable[[Settled[In, Out]], object],
+    **given: Unpack[Declaring],
+) -> Callable[[Callable[[Ctx, In], Out]], JobHandle[In, Out]]: ...
+@overload
+def job(
+    name: str | None = None, *, tenant: Tenant, **given: Unpack[Declaring]
+) -> Callable[[Callable[[Ctx], Out]], JobHandle[None, Out]]: ...
+@overload
+def job(
+    name: str | None = None,
+    *,
+    tenant: Tenant,
+    on_settled: Callable[[Settled[None, Out]], object],
+    **given: Unpack[Declaring],
 ) -> Callable[[Callable[[Ctx], Out]], JobHandle[None, Out]]: ...
 @overload
 def job(
@@ -66,15 +75,8 @@ def job(
     *,
     tenant: Tenant,
     input: Any = None,
-    queue: str = "default",
-    priority: int = 0,
-    key: Key | None = None,
-    retry: Retry | None = None,
-    concurrency: Declared = None,
-    timeout: Length | None = None,
-    step_timeout: Length | None = None,
-    event_poll: Length = EVENT_POLL,
-    description: str | None = None,
+    on_settled: Callable[[Settled[Any, Out]], object] | None = None,
+    **given: Unpack[Declaring],
 ) -> JobHandle[Any, Out]: ...
 def job(
     name: str | None = None,
@@ -93,8 +95,10 @@ def job(
     tuple of one each; a job over its cap waits, uncounted. `timeout` is the longest one execution may take, and
     `step_timeout` one step of it: past it the run's signal is aborted and the attempt fails; a body that goes on even
     then is left behind, unable to write. `event_poll` is how often parked waits are looked at that no publication
-    woke. Declaring the name again from the same place replaces the
-    declaration.
+    woke. `on_settled` is called with a `Settled` once the job has ended for good (completed, dead-lettered, dropped,
+    refused; never for a retry, a suspension or a cancel) and that is stored: tried up to three times, and lost where
+    the process dies in between, so work that must not be lost is enqueued in the body. Declaring the name again from
+    the same place replaces the declaration.
 
     Raises InvalidDeclaration, TenantRequired, DuplicateJob.
     """
@@ -142,6 +146,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
     timeout: Length | None = None,
     step_timeout: Length | None = None,
     event_poll: Length = EVENT_POLL,
+    on_settled: Hook | None = None,
     description: str | None = None,
     kind: str = "job",
     **unknown: Any,
@@ -181,6 +186,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
         timeout=check_length(timeout, option="timeout"),
         step_timeout=check_length(step_timeout, option="step_timeout"),
         event_poll=check_length(event_poll, option="event_poll") or EVENT_POLL,
+        on_settled=check_hook(on_settled, job=name),
         description=description,
         kind=kind,
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rowsweep.jobs.origin import Origin
     from rowsweep.jobs.request import EnqueueResult
     from rowsweep.jobs.retry import Retry
+    from rowsweep.jobs.settled import Hook
     from rowsweep.jobs.tenancy import Tenant
 
 In = TypeVar("In")
@@ -43,6 +44,7 @@ class JobOptions:
     timeout: timedelta | None = None
     step_timeout: timedelta | None = None
     event_poll: timedelta = EVENT_POLL
+    on_settled: Hook | None = None
     description: str | None = None
     kind: str = "job"
 
@@ -161,6 +163,7 @@ class JobHandle(Generic[In, Out]):
             "timeout": _shown(self.options.timeout),
             "step_timeout": _shown(self.options.step_timeout),
             "event_poll": _shown(self.options.event_poll),
+            "on_settled": _named(self.options.on_settled),
         }
 
     def _key(self, parsed: Any, options: EnqueueOptions) -> str:
@@ -168,6 +171,10 @@ class JobHandle(Generic[In, Out]):
         if key is None:
             return str(uuid.uuid4())
         return check_key(key(parsed) if callable(key) else key, option="key")
+
+
+def _named(hook: Hook | None) -> str | None:
+    return None if hook is None else getattr(hook, "__qualname__", type(hook).__name__)
 
 
 def _shown(length: timedelta | None) -> str | None:

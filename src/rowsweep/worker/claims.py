@@ -40,13 +40,15 @@ Handles = dict[str, "JobHandle[Any, Any]"]
 class Admission:
     """What the claim loop does with what it finds: `admit` a job, `hand_back` one it may no longer run.
 
-    `busy` says which caps are full, so that their rows are left where they stand.
+    `busy` says which caps are full, so that their rows are left where they stand; `buried` is told of each row that a
+    claim ended because its worker went away on the last attempt.
     """
 
     admit: Callable[[Job, JobHandle[Any, Any], float], Flight | None]
     hand_back: Callable[[Job, JobHandle[Any, Any], float], None]
     announcement: Callable[[list[str]], WorkerInfo]
     busy: BusyCaps
+    buried: Callable[[Job, JobHandle[Any, Any]], None]
 
 
 class Claims:
@@ -225,6 +227,7 @@ class Claims:
         self._heads.passed(queue, began=began, began_at=stamp, starts=passed.starts)
         for job in passed.buried:
             _report_exhausted(job)
+            self._admission.buried(job, find_job(job.name) or handles[job.name])
         if len(passed.jobs) >= limit or any(_is_keyed(job, handles) for job in passed.jobs):
             # What there is behind rows of a key that has no more room is reached by another pass.
             self._hot.add(queue)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import random
 import socket
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import WorkerInfo
 from rowsweep.queue.verdicts import GiveBack, Settlement
 from rowsweep.telemetry.events import emit
-from rowsweep.telemetry.instruments import record_job
 from rowsweep.worker.admission.admitter import Admitter
 from rowsweep.worker.admission.gate import Gate
 from rowsweep.worker.claims import Admission, Claims
 from rowsweep.worker.keeper import Keeper
 from rowsweep.worker.run.deadlines import Deadlines, note_place, timeout_seconds_of
+from rowsweep.worker.run.ends import Ends
 from rowsweep.worker.run.execute import Executor
 from rowsweep.worker.run.execution import Execution
+from rowsweep.worker.run.hooks import Hooks
 from rowsweep.worker.run.loop import LoopThread
 from rowsweep.worker.run.pool import RunPool
 from rowsweep.worker.run.verdict import failed
@@ -27,14 +27,13 @@ from rowsweep.worker.settler import Settler
 from rowsweep.worker.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from rowsweep.errors import RowsweepError
     from rowsweep.queue.verdicts import Verdict
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight
     from rowsweep.worker.run.execution import Ending
-    from rowsweep.worker.settler import Answer
     from rowsweep.worker.tally import WorkerState
 
 
@@ -49,24 +48,31 @@ class Crew:
         self.tally = equipment.tally
         self._equipment = equipment
         self._state = state
-        self._settler = Settler(equipment, self._answered)
         self._gate = Gate(equipment)
         self._keeper = Keeper(equipment, self._gate.slots)
         self._watch = Watch(equipment)
         self._loop = LoopThread()
+        self.hooks = Hooks(equipment, self._loop, self._caught_up)
+        self._ends = Ends(equipment, self._gate, self.hooks, self._room_again)
+        self._settler = Settler(equipment, self._ends.answered)
         self._deadlines = Deadlines(equipment, self._leave_behind)
         self._executor = Executor(
             driver=equipment.driver, clock=equipment.clock, loop=self._loop, deadlines=self._deadlines
         )
         self._pools = {
-            queue: RunPool(queue, options.concurrency_of(queue), self._work, self._freed) for queue in options.queues
+            queue: RunPool(queue, options.concurrency_of(queue), self._work, self._freed, is_held=self.hooks.is_behind)
+            for queue in options.queues
         }
         self.claims = Claims(equipment, self._pools, self._hands())
 
     def _hands(self) -> Admission:
         admitter = Admitter(self._equipment, self._gate, self)
         return Admission(
-            admit=admitter.admit, hand_back=admitter.hand_back, announcement=self._announcement, busy=self._gate.busy
+            admit=admitter.admit,
+            hand_back=admitter.hand_back,
+            announcement=self._announcement,
+            busy=self._gate.busy,
+            buried=self._ends.buried,
         )
 
     def start(self) -> None:
@@ -96,6 +102,7 @@ class Crew:
         self._watch.stop(seconds_left())
         self._deadlines.stop(seconds_left())
         self._settler.stop(seconds_left())
+        self.hooks.close()
         self._leave()
         self._loop.close()
         self._keeper.stop(seconds_left())
@@ -113,6 +120,8 @@ class Crew:
         """Count a claim in flight, as work of the process, and keep its lease."""
         flight.finish_work = self._equipment.lifecycle.begin_work()
         self.flights.add(flight)
+        if flight.handle.options.on_settled is not None:
+            self.hooks.prepare()
         self._keeper.admit(flight)
         self._keeper.start()
 
@@ -174,50 +183,18 @@ class Crew:
         if ending.verdict is None:
             if isinstance(ending.error, LeaseLost) and flight.revoked is None:
                 self._keeper.report_loss(flight, ending.error)
-            self._finish([flight])
+            self._ends.finish([flight])
         else:
             self.settle(flight, ending.verdict)
 
-    def _answered(self, answers: Sequence[Answer]) -> None:
-        for flight, settlement, landed in answers:
-            if not landed:
-                self._missed(flight, settlement)
-        self._finish([flight for flight, _, _ in answers])
-
-    def _missed(self, flight: Flight, settlement: Settlement) -> None:
-        emit(
-            "jobs.settle.unowned",
-            worker_id=self.id,
-            job=flight.job.name,
-            job_id=str(flight.job.id),
-            claim=flight.claim.claim,
-            verdict=type(settlement.verdict).__name__,
-        )
-        if flight.execution is not None:
-            flight.execution = replace(flight.execution, outcome="interrupted", error=_unowned(flight))
-
-    def _finish(self, flights: Sequence[Flight]) -> None:
-        """Let flights go: their ends are known to the database, or are none of this worker's business any more.
-
-        Their slots are given back before they are no longer in flight, so that no driver is closed under a release.
-        """
-        permits = [flight.permit for flight in flights if flight.permit is not None]
-        self._gate.end(permits)
-        for flight in flights:
-            if flight.execution is not None:
-                _report(flight, flight.execution)
-                self.tally.add(flight.execution.outcome)
-            self.flights.remove(flight)
-            flight.signal.dispose()
-            if flight.finish_work is not None:
-                flight.finish_work()
-            flight.settled.set()
-        freed = {flight.job.queue for flight in flights if flight.permit is not None and flight.permit.held}
-        if freed:
-            self.claims.room_again(freed)
-
     def _freed(self, queue: str) -> None:
         self.claims.kick(queue)
+
+    def _room_again(self, queues: set[str]) -> None:
+        self.claims.room_again(queues)
+
+    def _caught_up(self) -> None:
+        self.claims.kick()
 
     def _announcement(self, names: list[str]) -> WorkerInfo:
         options = self._equipment.options
@@ -235,27 +212,3 @@ class Crew:
             interrupted=self.tally.interrupted,
             wake=self.claims.is_awake,
         )
-
-
-def _report(flight: Flight, execution: Execution) -> None:
-    seconds = execution.duration_ms / 1000
-    record_job(flight.job.queue, execution.label, job=execution.job, seconds=seconds)
-    emit(
-        "jobs.run.finished",
-        queue=flight.job.queue,
-        job=execution.job,
-        job_id=str(execution.job_id),
-        run_id=str(flight.job.run_id),
-        attempt=execution.attempt,
-        outcome=execution.outcome,
-        duration_ms=execution.duration_ms,
-        resume_at=execution.resume_at,
-    )
-
-
-def _unowned(flight: Flight) -> LeaseLost:
-    return LeaseLost(
-        f"The claim of job {flight.job.id} ({flight.job.name}) was gone when its run ended; its result was not kept.",
-        fix=f"rowsweep jobs show {flight.job.id}",
-        meta={"job_id": str(flight.job.id), "claim": flight.claim.claim},
-    )

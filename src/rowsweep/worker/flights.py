@@ -23,7 +23,7 @@ class Flight:
     """One claimed job of this process; its handle is the one it was claimed under, whatever is declared later.
 
     `renewed_at` is the monotonic reading before the last statement that landed for its claim; `permit` is what it
-    holds of limiter and caps.
+    holds of limiter and caps; `result` is what its body returned, kept for a hook alone.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Flight:
         self.asked: Asked | None = None
         self.revoked: RowsweepError | None = None
         self.execution: Execution | None = None
+        self.result: Any = None
         self.settled = threading.Event()
         self.finish_work: Callable[[], None] | None = None
         self.permit: Permit | None = None

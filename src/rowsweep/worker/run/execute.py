@@ -88,6 +88,8 @@ class Executor:
             return None
         ending = conclude(flight, run.runner, result=result, error=error, chance=random.random())
         duration_ms = round((self._clock.monotonic() - run.started_at) * 1000)
+        if flight.handle.options.on_settled is not None:
+            flight.result = result
         flight.execution = self._report(flight, run.runner, ending, duration_ms)
         _log_failure(flight, ending, flight.execution)
         return ending

@@ -15,14 +15,24 @@ if TYPE_CHECKING:
 class RunPool:
     """Work flights on up to `size` daemon threads, each started when it is first needed.
 
-    A thread whose flight was left behind counts no more: another takes its place, and it ends with its body.
+    A thread whose flight was left behind counts no more: another takes its place, and it ends with its body. No flight
+    can begin while the pool `is_held`.
     """
 
-    def __init__(self, queue: str, size: int, work: Callable[[Flight], None], freed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        queue: str,
+        size: int,
+        work: Callable[[Flight], None],
+        freed: Callable[[str], None],
+        *,
+        is_held: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._queue = queue
         self._size = size
         self._work = work
         self._freed = freed
+        self._is_held = is_held
         self._lock = threading.Lock()
         self._waiting: SimpleQueue[Flight | None] = SimpleQueue()
         self._working: dict[Flight, int] = {}
@@ -32,7 +42,7 @@ class RunPool:
     @property
     def free(self) -> int:
         """Answer how many more flights can begin at once."""
-        return self._size - self._busy
+        return 0 if self._is_held() else self._size - self._busy
 
     def submit(self, flight: Flight) -> None:
         """Hand a flight to a free thread."""
