@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import polars as pl
 import pyarrow as pa
@@ -26,6 +26,7 @@ def connecting() -> None:
     assert_type(rs.ledger(), pl.DataFrame)
     assert_type(rs.jobs(state="dead", limit=5), pl.DataFrame)
     assert_type(rs.runs(name="totals", limit=5), list[rs.Snapshot])
+    assert_type([bucket.completed for bucket in rs.counters(tier="hour", name="mail", since="90m")], list[int])
     assert_type(rs.attach("totals"), rs.Run)
     assert_type(app.place, str)
     app.install()
@@ -115,6 +116,7 @@ def concurrency(app: rs.App) -> None:
     @rs.job("keyed", tenant="none", input=str, concurrency=(4, rs.Keyed(str, 1, "fail")))
     def keyed(ctx: rs.Ctx, value: str) -> None: ...
 
+    rs.backfill("heard", rows=rs.Rows("orders"), set={"n": "1"}, on_settled=lambda settled: settled.result)
     rs.backfill("one-at-a-time", rows=rs.Rows("orders"), set={"n": "1"}, concurrency=1)
     limiter = rs.ConcurrencyLimiter(per_tenant=2, per_queue=8, total=16, rate_per_tenant=(100, "1m"))
     assert_type(app.worker(limiter=limiter, poll="2s", poll_with_wake="30s"), rs.Worker)
@@ -200,6 +202,32 @@ def jobs() -> None:
 
     assert_type(nightly, rs.JobHandle[None, None])
     nightly.enqueue()
+
+    def hear(settled: rs.Settled[Window, int]) -> None:
+        assert_type(settled.result, int | None)
+        assert_type(settled.input, Window | None)
+        assert_type(settled.outcome, Literal["completed", "dead-lettered", "dropped", "refused"])
+        assert_type((settled.error, settled.code), tuple[str | None, str | None])
+
+    @rs.job("year", tenant="none", input=Window, on_settled=hear)
+    def year(ctx: rs.Ctx, window: Window) -> int:
+        return window.since.year
+
+    assert_type(year, rs.JobHandle[Window, int])
+
+    @rs.job("text", tenant="none", input=Window, on_settled=hear)  # type: ignore[arg-type]
+    def text(ctx: rs.Ctx, window: Window) -> str:
+        return "not what the hook is told of"
+
+    @rs.job("inputless", tenant="none", on_settled=lambda settled: settled.result)
+    def inputless(ctx: rs.Ctx) -> str:
+        return "heard"
+
+    def other(ctx: rs.Ctx, window: Window) -> str:
+        return "called"
+
+    rs.job("called", other, tenant="none", input=Window, on_settled=hear)  # type: ignore[call-overload]
+    rs.job("deaf", tenant="none", input=str, on_settled=hear)  # type: ignore[call-overload]
     mail.enqueue("tomorrow")  # type: ignore[arg-type]
     rs.job("tenantless", input=int)  # type: ignore[call-overload]
 

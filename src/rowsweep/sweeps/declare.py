@@ -20,12 +20,14 @@ from rowsweep.sweeps.spec import SweepSpec, checksum
 if TYPE_CHECKING:
     import polars as pl
 
+    from rowsweep.jobs.settled import Settled
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.batch import Batch
     from rowsweep.sweeps.keyset.catalog import Column, Table
 
 In = TypeVar("In")
 Handler = Callable[["Batch"], Any]
+SweepHook = Callable[["Settled[Any, dict[str, Any]]"], object]
 
 
 class RowSweep(TableSweep[In]):
@@ -131,6 +133,7 @@ def backfill(
     retry: Retry | None = ...,
     concurrency: int | None = ...,
     timeout: str | timedelta | None = ...,
+    on_settled: SweepHook | None = ...,
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
@@ -156,6 +159,7 @@ def backfill(
     retry: Retry | None = ...,
     concurrency: int | None = ...,
     timeout: str | timedelta | None = ...,
+    on_settled: SweepHook | None = ...,
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
@@ -181,6 +185,7 @@ def backfill(
     retry: Retry | None = ...,
     concurrency: int | None = ...,
     timeout: str | timedelta | None = ...,
+    on_settled: SweepHook | None = ...,
     description: str | None = ...,
     lock_timeout: str | timedelta = ...,
     statement_timeout: str | timedelta = ...,
