@@ -110,6 +110,27 @@ def test_dead_letters_come_off_the_index_of_finished_rows(read: Rows, history: s
     assert plan.pages < 50
 
 
+@pytest.mark.parametrize(
+    ("verb", "state", "indexes"),
+    [
+        ("remove_many", "done", {"x_jobs_finished_idx", "x_jobs_pkey", "x_jobs_run_idx"}),
+        ("remove_many", "dead", {"x_jobs_finished_idx", "x_jobs_pkey", "x_jobs_run_idx"}),
+        ("promote_many", "ready", {"x_jobs_claim_idx", "x_jobs_pkey"}),
+        ("promote_many", None, {"x_jobs_claim_idx", "x_jobs_pkey"}),
+        ("requeue_many", "dead", {"x_jobs_finished_idx", "x_jobs_pkey", "x_jobs_name_tenant_idempotency_live_idx"}),
+    ],
+)
+def test_a_bulk_verb_finds_its_rows_by_their_state_and_moves_them_by_their_key(
+    read: Rows, history: str, verb: str, state: str | None, indexes: set[str]
+) -> None:
+    """S-399, DESIGN §4: other finished rows cost nothing."""
+    values = {"state": state, "queue": None, "name": None, "tenant_id": None, "limit": 20}
+    plan = explain(read, statement("steering", verb), history, values)
+    assert plan.indexes("x_jobs") <= indexes
+    assert None not in plan.indexes("x_jobs")
+    assert plan.pages < 1_000
+
+
 def test_a_page_is_planned_for_its_own_values_each_time(driver: PostgresDriver) -> None:
     """S-388: however often it is asked, it is never prepared, or its sixth plan would fit all filters alike."""
     with driver.transaction() as tx:

@@ -26,6 +26,8 @@ WHOLE_JOBS = (
     ("inspection", "dead_letters"),
     ("steering", "cancel"),
     ("steering", "requeue"),
+    ("steering", "promote"),
+    ("inspection", "list_before"),
 )
 LAST_LIST = re.compile(r"(?:\bselect|\breturning)\s+((?:\w\.\w+,\s*)+\w\.\w+)")
 
@@ -88,7 +90,9 @@ def test_statements_have_the_names_of_the_stores_methods() -> None:
     assert {"get", "list", "put", "delete"} <= set(load(f"{STORES}.steps"))
     assert {"publish", "find", "list", "purge_expired", "now"} <= set(load(f"{STORES}.events"))
     assert {"start", "progress", "finish"} <= set(load(f"{STORES}.ledger"))
-    assert {"requeue", "cancel", "remove"} <= set(load(f"{STORES}.steering"))
+    assert {"requeue", "cancel", "remove", "promote", "requeue_many", "remove_many", "promote_many"} <= set(
+        load(f"{STORES}.steering")
+    )
 
 
 def test_a_schema_s_name_is_quoted_and_cannot_be_taken_for_a_value() -> None:

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
-from rowsweep.errors import DuplicateJob, LeaseLost, NotRemovable, NotRequeueable
+from rowsweep.errors import DuplicateJob, LeaseLost, NotPromotable, NotRemovable, NotRequeueable
 from rowsweep.queue.records import FINISHED_STATES, JOB_STATES, LIVE_STATES, WAITING_STATES, Claim, JobFilter
-from rowsweep.queue.verdicts import (
-    Bury,
-    Defer,
-    Done,
-    Drop,
-    GiveBack,
-    Park,
-    Refuse,
-    Retry,
-    Settlement,
-    Shed,
-    Verdict,
-)
+from rowsweep.queue.selection import PROMOTABLE_STATES, JobSet
+from rowsweep.queue.verdicts import Bury, Defer, Done, Drop, GiveBack, Park, Refuse, Retry, Settlement, Shed, Verdict
 from tests.queue.conftest import empty_world
-from tests.queue.world import ERROR, World, ids_of, new_job, step_put
+from tests.queue.machine import LEASE_STEPS, STEP_SECONDS, ModelledQueue, Row
+from tests.queue.world import ERROR, ids_of, new_job, step_put
 
-STEP_SECONDS = 50.0
-"""Delays, leases and the passing of time are whole multiples, so a moving clock cannot blur what is due."""
-LEASE_STEPS = 2
 NAMES = ("a", "b")
+PAIRS = st.sampled_from([("default", None), (None, "a"), (None, "b"), ("default", "a")])
+SOME_NAME = st.sampled_from([None, *NAMES])
+LIMITS = st.integers(0, 3)
 KEYS = st.sampled_from([None, "k1", "k2"])
-DELAYED: dict[type, int] = {Retry: 1, Defer: 2, Park: 2, Shed: 1, GiveBack: 0}
 VERDICTS: list[Verdict] = [
     Done(result=1),
     Retry(delay_seconds=STEP_SECONDS, error=ERROR),
@@ -48,40 +35,10 @@ VERDICTS: list[Verdict] = [
     Drop(error=ERROR),
     Refuse(error=ERROR),
 ]
-COUNTED = (Done, Retry, Bury, Drop, Refuse)
-STATE_AFTER: dict[type, str] = {Done: "done", Bury: "dead", Drop: "failed", Refuse: "failed", Park: "suspended"}
 
 
-@dataclass
-class Row:
-    """What the model knows of one job; instants are in steps from the model's beginning."""
-
-    name: str
-    key: str
-    priority: int
-    max_attempts: int
-    run_id: UUID
-    run_at: int
-    entered: int
-    state: str = "ready"
-    attempt: int = 0
-    claims: int = 0
-    holder: str | None = None
-    visible_at: int | None = None
-    steps: dict[str, Any] = field(default_factory=dict)
-
-
-class QueueMachine(RuleBasedStateMachine):
-    """Drive one driver and the model side by side; `entered` orders rows that fell due within one step."""
-
-    world_of: ClassVar[Callable[[], World]]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: dict[UUID, Row] = {}
-        self.claims: list[Claim] = []
-        self.now = 0
-        self.moves = 0
+class QueueMachine(ModelledQueue):
+    """Drive one driver and the model side by side."""
 
     @initialize()
     def begin(self) -> None:
@@ -98,7 +55,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert answer.deduplicated is (standing is not None)
         assert answer.id == (standing or request.id)
         if standing is None:
-            row = Row(name, request.idempotency_key, priority, 2, request.run_id, self.now + delay, self._tick())
+            made = self._tick()
+            row = Row(name, request.idempotency_key, priority, 2, request.run_id, self.now + delay, made, made)
             row.state = "delayed" if delay else "ready"
             self.rows[request.id] = row
         assert answer.state == self.rows[answer.id].state
@@ -120,7 +78,7 @@ class QueueMachine(RuleBasedStateMachine):
             visibility_seconds=seconds,
             drop_exhausted=["b"] if drops else [],
         )
-        mine = {job_id: row for job_id, row in self.rows.items() if row.name in names}
+        mine = {job_id: row for job_id, row in self.rows.items() if row.name in names and not self._is_paused(row)}
         found = sorted(j for j, r in mine.items() if lapsed and r.state == "running" and self._is_past(r.visible_at))
         found = found[:limit]
         buried = [job_id for job_id in found if mine[job_id].attempt >= mine[job_id].max_attempts]
@@ -202,7 +160,65 @@ class QueueMachine(RuleBasedStateMachine):
                 self.world.steering.requeue(job_id)
         else:
             self.world.steering.requeue(job_id)
-            row.state, row.attempt, row.run_at, row.entered = "ready", 0, self.now, self._tick()
+            self._requeued(row)
+
+    @rule(data=st.data())
+    def promote(self, data: st.DataObject) -> None:
+        job_id = self._some_job(data)
+        if job_id is None:
+            return
+        row = self.rows[job_id]
+        if self._waits_for_its_time(row):
+            assert self.world.steering.promote(job_id).state == "ready"
+            self._promoted(row)
+        else:
+            with pytest.raises(NotPromotable):
+                self.world.steering.promote(job_id)
+
+    @rule(name=st.sampled_from(NAMES), times=st.integers(1, 2))
+    def enqueue_and_cancel(self, name: str, times: int) -> None:
+        """Bring about several finished rows with one key, which single rules rarely do."""
+        for _ in range(times):
+            (answer,) = self.world.jobs.enqueue([request := new_job(name, idempotency_key="k1", max_attempts=2)])
+            if not answer.deduplicated:
+                self.rows[answer.id] = Row(name, "k1", 0, 2, request.run_id, self.now, self._tick(), self.moves)
+                assert self.world.steering.cancel(answer.id) is not None
+                self._end(answer.id, "cancelled")
+
+    @rule(state=st.sampled_from([None, "dead", "done", "cancelled"]), name=SOME_NAME, limit=LIMITS)
+    def requeue_many(self, state: Any, name: str | None, limit: int) -> None:
+        oldest: dict[tuple[str, str], UUID] = {}
+        for job_id, row in sorted(self.rows.items(), key=lambda item: item[1].made):
+            if row.state in FINISHED_STATES and self._is_chosen(row, state, name) and not self._live(row.name, row.key):
+                oldest.setdefault((row.name, row.key), job_id)
+        verb = self.world.steering.requeue_many
+        for job_id in self._moved(verb(JobSet(state=state, name=name), limit=limit), set(oldest.values()), limit):
+            self._requeued(self.rows[job_id])
+
+    @rule(state=st.sampled_from([None, *PROMOTABLE_STATES]), name=SOME_NAME, limit=LIMITS)
+    def promote_many(self, state: Any, name: str | None, limit: int) -> None:
+        waiting = {j for j, r in self.rows.items() if self._waits_for_its_time(r) and self._is_chosen(r, state, name)}
+        verb = self.world.steering.promote_many
+        for job_id in self._moved(verb(JobSet(state=state, name=name), limit=limit), waiting, limit):
+            self._promoted(self.rows[job_id])
+
+    @rule(state=st.sampled_from([None, "ready", "dead", "done"]), name=SOME_NAME, limit=LIMITS)
+    def remove_many(self, state: Any, name: str | None, limit: int) -> None:
+        removable = {j for j, r in self.rows.items() if r.state != "running" and self._is_chosen(r, state, name)}
+        verb = self.world.steering.remove_many
+        for job_id in self._moved(verb(JobSet(state=state, name=name), limit=limit), removable, limit):
+            assert self.world.steps.list(self.rows.pop(job_id).run_id) == []
+
+    @rule(pair=PAIRS)
+    def pause(self, pair: tuple[str | None, str | None]) -> None:
+        stands = self.world.pauses.pause(queue=pair[0], name=pair[1])
+        assert (stands.queue, stands.name) == pair
+        self.pauses.add(pair)
+
+    @rule(pair=PAIRS)
+    def resume(self, pair: tuple[str | None, str | None]) -> None:
+        assert self.world.pauses.resume(queue=pair[0], name=pair[1]) is (pair in self.pauses)
+        self.pauses.discard(pair)
 
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
@@ -237,6 +253,10 @@ class QueueMachine(RuleBasedStateMachine):
             assert {step.name: step.output for step in self.world.steps.list(row.run_id)} == row.steps
 
     @invariant()
+    def pauses_agree(self) -> None:
+        assert {(pause.queue, pause.name) for pause in self.world.pauses.list()} == self.pauses
+
+    @invariant()
     def stats_agree(self) -> None:
         counted = {state: sum(getattr(stats, state) for stats in self.world.jobs.stats()) for state in JOB_STATES}
         expected = dict.fromkeys(JOB_STATES, 0)
@@ -245,50 +265,13 @@ class QueueMachine(RuleBasedStateMachine):
             expected["ready" if row.state == "delayed" and is_due else row.state] += 1  # type: ignore[index]
         assert counted == expected
 
-    def _apply(self, job_id: UUID, verdict: Verdict) -> None:
-        row, kind = self.rows[job_id], type(verdict)
-        if not isinstance(verdict, COUNTED):
-            row.attempt = max(row.attempt - 1, 0)
-        if kind in DELAYED:
-            delay = getattr(verdict, "delay_seconds", 0.0)
-            row.run_at, row.entered = self.now + round(delay / STEP_SECONDS), self._tick()
-        row.state, row.holder, row.visible_at = STATE_AFTER.get(kind, "ready"), None, None
-
-    def _end(self, job_id: UUID, state: str) -> None:
-        assert state in FINISHED_STATES
-        row = self.rows[job_id]
-        row.state, row.holder, row.visible_at = state, None, None
-
-    def _live(self, name: str, key: str) -> UUID | None:
-        live = (j for j, row in self.rows.items() if (row.name, row.key) == (name, key) and row.state in LIVE_STATES)
-        return next(live, None)
-
-    def _holds(self, claim: Claim) -> bool:
-        row = self.rows.get(claim.job_id)
-        return row is not None and (row.state, row.holder, row.claims) == ("running", claim.worker_id, claim.claim)
-
-    def _is_past(self, step: int | None) -> bool:
-        return step is not None and step <= self.now
-
-    def _order(self, job_id: UUID) -> tuple[Any, ...]:
-        row = self.rows[job_id]
-        return (-row.priority, row.run_at, row.entered, job_id)
-
-    def _tick(self) -> int:
-        self.moves += 1
-        return self.moves
-
-    def _some_job(self, data: st.DataObject) -> UUID | None:
-        return data.draw(st.sampled_from(sorted(self.rows))) if self.rows else None
-
-    def _some_claim(self, data: st.DataObject) -> Claim | None:
-        recent = self.claims[-6:]
-        return data.draw(st.sampled_from(recent)) if recent else None
-
 
 @pytest.mark.parametrize(("kind", "examples"), [("memory", 200), ("postgres", 40)])
 def test_random_operations_agree_with_a_small_model(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
-    """S-069, S-078, S-102, S-111, N-033: whatever is done in whatever order, every answer and row is the model's."""
+    """S-069, S-078, S-099, S-102, S-111, S-396…S-399, N-033, D-19.
+
+    Whatever is done in whatever order, every answer and row is the model's.
+    """
     run_state_machine_as_test(
         type("Machine", (QueueMachine,), {"world_of": staticmethod(lambda: empty_world(kind, request))}),
         settings=settings(

@@ -429,9 +429,10 @@ def test_a_statement_says_each_queue_once_however_many_rows_there_are(postgres: 
 
 
 def test_settles_and_verbs_say_what_they_make_due(postgres: Shop, queue_dsn: str) -> None:
-    """D-25: a settle that leaves a row due soon, requeue, resume; not a completion, not a shed."""
+    """D-25: a settle that leaves a row due soon, requeue, promote, resume; not a completion, not a shed."""
     from rowsweep.jobs.failure import Failure
     from rowsweep.queue.records import ClaimOptions, claim_of
+    from rowsweep.queue.selection import JobSet
     from rowsweep.queue.verdicts import Bury, Done, GiveBack, Settlement, Shed, Verdict
     from rowsweep.queue.verdicts import Retry as Again
 
@@ -464,8 +465,14 @@ def test_settles_and_verbs_say_what_they_make_due(postgres: Shop, queue_dsn: str
         stores.pauses.pause(queue="q9")
         assert stores.pauses.resume(queue="q9")
         assert not stores.pauses.resume(queue="q9")
+        stores.steering.promote(ids[3])
+        stores.steering.cancel(ids[5])
+        assert stores.steering.requeue_many(JobSet(queue="q5")).affected == 1
+        work.enqueue_many([1, 2], queue="q6", delay="90s")
+        assert stores.steering.promote_many(JobSet(queue="q6")).affected == 2
+        assert stores.steering.remove_many(JobSet(queue="q6")).affected == 2
     assert sorted(heard[1:3]) == ["q1", "q2"]
-    assert heard[3:] == ["q5", "q9"]
+    assert heard[3:] == ["q5", "q9", "q3", "q5", "q6"]
 
 
 def test_the_resume_of_a_name_wakes_the_queues_that_its_workers_claim_from(postgres: Shop, queue_dsn: str) -> None:

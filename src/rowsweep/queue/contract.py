@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from rowsweep.queue.retention import RetentionStore
     from rowsweep.queue.schedules import LeaderStore, ScheduleStore
-    from rowsweep.queue.selection import JobPosition
+    from rowsweep.queue.selection import BulkResult, JobPosition, JobSet
     from rowsweep.queue.verdicts import Settlement
     from rowsweep.queue.wake import WakeSource
 
@@ -211,6 +211,26 @@ class SteeringStore(Protocol):
 
     def remove(self, job_id: UUID) -> bool:
         """Delete a job with its steps; False where unknown. Raises NotRemovable for a running one."""
+
+    def promote(self, job_id: UUID) -> Job:
+        """Make a job due now that waits for its time, delayed or backing off, and wake its queue.
+
+        Raises NotPromotable, also for an unknown one.
+        """
+
+    def requeue_many(self, where: JobSet, *, limit: int = 1_000) -> BulkResult:
+        """Requeue finished rows, the longest finished first; of several with one key the oldest.
+
+        Rows whose key a live job holds stay as they are. This and the other bulk verbs move at most `limit` (0 to
+        1,000) rows, pass over rows that others have locked, and count what is left in the same transaction; with
+        `limit=0` they only count. Raises NotRequeueable for a live state, InvalidOption.
+        """
+
+    def remove_many(self, where: JobSet, *, limit: int = 1_000) -> BulkResult:
+        """Delete rows that are not running, each as `remove` does. Raises NotRemovable for `running`, InvalidOption."""
+
+    def promote_many(self, where: JobSet, *, limit: int = 1_000) -> BulkResult:
+        """Make rows due now that wait for their time. Raises NotPromotable for other states, InvalidOption."""
 
 
 class WorkerStore(Protocol):

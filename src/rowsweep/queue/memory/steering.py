@@ -1,4 +1,4 @@
-"""Moving jobs by hand in memory: cancel, requeue, remove."""
+"""Moving jobs by hand in memory: cancel, requeue, remove, promote, and these over sets."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import DuplicateJob, JobNotFound, NotRemovable, NotRequeueable
+from rowsweep.options import count
 from rowsweep.queue.memory.ledger.moves import end_backfill, reopen_backfill
 from rowsweep.queue.memory.state import job_answer, key_of, locked
-from rowsweep.queue.records import LIVE_STATES
-from rowsweep.queue.refusals import check_from_step
+from rowsweep.queue.records import FINISHED_STATES, LIVE_STATES
+from rowsweep.queue.refusals import (
+    check_from_step,
+    check_promotable,
+    check_removable,
+    check_requeueable,
+    not_promotable,
+)
+from rowsweep.queue.selection import MAX_BULK_ROWS, PROMOTABLE_STATES, BulkResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
     from rowsweep.queue.records import Job, Step
+    from rowsweep.queue.selection import JobSet
 
 
 class MemorySteering:
@@ -60,11 +70,72 @@ class MemorySteering:
                 fix=f"rowsweep jobs cancel {job_id}",
                 meta={"job_id": str(job_id), "state": job.state},
             )
-        state.remove(job)
-        if not state.jobs_of(job.run_id):
-            state.remove_steps(job.run_id)
-            end_backfill(state, replace(job, last_error=None), "cancelled", state.now())
+        remove_job(state, job)
         return True
+
+    @locked
+    def promote(self, job_id: UUID) -> Job:
+        """Make a job due now that waits for its time."""
+        state, now = self._state, self._state.now()
+        job = state.jobs.get(job_id)
+        if job is None or not _waits(job, now):
+            raise not_promotable(job_id, None if job is None else job.state, waits=False)
+        return job_answer(promote_job(state, job, now))
+
+    @locked
+    def requeue_many(self, where: JobSet, *, limit: int = MAX_BULK_ROWS) -> BulkResult:
+        """Requeue finished rows whose key is free, the longest finished first."""
+        check_requeueable(where.state)
+        return self._move(self._requeueable, requeue_job, where, limit)
+
+    @locked
+    def remove_many(self, where: JobSet, *, limit: int = MAX_BULK_ROWS) -> BulkResult:
+        """Delete rows that are not running, with the steps of runs that end with them."""
+        check_removable(where.state)
+        return self._move(self._removable, lambda state, job, _: remove_job(state, job), where, limit)
+
+    @locked
+    def promote_many(self, where: JobSet, *, limit: int = MAX_BULK_ROWS) -> BulkResult:
+        """Make rows due now that wait for their time."""
+        check_promotable(where.state)
+        return self._move(self._promotable, promote_job, where, limit)
+
+    def _move(
+        self,
+        movable: Callable[[JobSet], list[Job]],
+        move: Callable[[State, Job, datetime], object],
+        where: JobSet,
+        limit: int,
+    ) -> BulkResult:
+        most, now = count(limit, option="limit", minimum=0, maximum=MAX_BULK_ROWS), self._state.now()
+        chosen = movable(where)[:most]
+        for job in chosen:
+            move(self._state, job, now)
+        return BulkResult(affected=len(chosen), remaining=len(movable(where)))
+
+    def _requeueable(self, where: JobSet) -> list[Job]:
+        finished = (job for job in self._chosen(where) if job.state in FINISHED_STATES)
+        free = sorted(
+            (job for job in finished if key_of(job) not in self._state.live),
+            key=lambda job: (job.created_at, job.id),
+            reverse=True,
+        )
+        return sorted({key_of(job): job for job in free}.values(), key=lambda job: (job.updated_at, job.id))
+
+    def _removable(self, where: JobSet) -> list[Job]:
+        removable = (job for job in self._chosen(where) if job.state != "running")
+        return sorted(removable, key=lambda job: (job.state, job.updated_at, job.id))
+
+    def _promotable(self, where: JobSet) -> list[Job]:
+        now = self._state.now()
+        waiting = (job for job in self._chosen(where) if _waits(job, now))
+        return sorted(waiting, key=lambda job: (job.queue, job.name, -job.priority, job.run_at, job.id))
+
+    def _chosen(self, where: JobSet) -> Iterator[Job]:
+        for job in self._state.jobs.values():
+            asked = ((where.state, job.state), (where.queue, job.queue), (where.name, job.name))
+            if all(wanted in (None, has) for wanted, has in (*asked, (where.tenant_id, job.tenant_id))):
+                yield job
 
 
 def _steps_from(state: State, job: Job, name: str) -> list[Step]:
@@ -98,6 +169,26 @@ def cancel_job(state: State, job: Job, reason: str | None, now: datetime) -> Job
     state.write(cancelled)
     end_backfill(state, cancelled, "cancelled", now)
     return cancelled
+
+
+def remove_job(state: State, job: Job) -> None:
+    """Delete a job; with the last of a run's jobs go its steps, and its ledger row ends."""
+    state.remove(job)
+    if not state.jobs_of(job.run_id):
+        state.remove_steps(job.run_id)
+        end_backfill(state, replace(job, last_error=None), "cancelled", state.now())
+
+
+def promote_job(state: State, job: Job, now: datetime) -> Job:
+    """Make a waiting job due now."""
+    promoted = replace(job, state="ready", run_at=now, updated_at=now)
+    state.write(promoted)
+    return promoted
+
+
+def _waits(job: Job, now: datetime) -> bool:
+    """Say whether a job waits for its time, delayed or backing off."""
+    return job.state in PROMOTABLE_STATES and job.run_at > now
 
 
 def requeue_job(state: State, job: Job, now: datetime) -> Job:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from rowsweep.errors import JobNotFound, NotRemovable, NotRequeueable
+from psycopg.errors import UniqueViolation
+
+from rowsweep.errors import InvariantBroken, JobNotFound, NotRemovable, NotRequeueable
+from rowsweep.options import count
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.keys import refuse_taken_key
 from rowsweep.queue.records import LIVE_STATES
-from rowsweep.queue.refusals import check_from_step
+from rowsweep.queue.refusals import (
+    check_from_step,
+    check_promotable,
+    check_removable,
+    check_requeueable,
+    not_promotable,
+)
+from rowsweep.queue.selection import MAX_BULK_ROWS, BulkResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from rowsweep.queue.postgres.session import Session
     from rowsweep.queue.records import Job
+    from rowsweep.queue.selection import JobSet
 
 _SQL = load(__name__)
+_MEETINGS: Final = 5
+Moved = TypeVar("Moved")
 
 
 class PostgresSteering:
-    """Move single jobs; checks come first, then one statement."""
+    """Move jobs, single ones and sets; checks come first, then one statement."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -33,6 +48,54 @@ class PostgresSteering:
 
     def requeue(self, job_id: UUID, *, from_step: str | None = None) -> Job:
         """Make a finished job due now with its attempts counted anew; with `from_step` without what came from there."""
+        return _meeting_enqueues(lambda: self._requeue(job_id, from_step))
+
+    def remove(self, job_id: UUID) -> bool:
+        """Delete a job with its steps; a run's steps go with the last of its jobs."""
+        if self._session.rows(_SQL["remove"], {"job_id": job_id}):
+            return True
+        found = self._session.rows(_SQL["find"], {"job_id": job_id})
+        if not found:
+            return False
+        raise NotRemovable(
+            f"job {job_id} is {found[0][0]}.",
+            fix=f"rowsweep jobs cancel {job_id}",
+            meta={"job_id": str(job_id), "state": found[0][0]},
+        )
+
+    def promote(self, job_id: UUID) -> Job:
+        """Make a job due now that waits for its time."""
+        with self._session.unit() as session:
+            rows = session.rows(_SQL["promote"], {"job_id": job_id})
+            if rows:
+                return records.job(rows[0])
+            found = session.rows(_SQL["waits"], {"job_id": job_id})
+        state, waits = found[0] if found else (None, False)
+        raise not_promotable(job_id, state, waits=waits)
+
+    def requeue_many(self, where: JobSet, *, limit: int = MAX_BULK_ROWS) -> BulkResult:
+        """Requeue finished rows whose key is free, the longest finished first."""
+        check_requeueable(where.state)
+        return _meeting_enqueues(lambda: self._move("requeue_many", "count_requeueable", where, limit))
+
+    def remove_many(self, where: JobSet, *, limit: int = MAX_BULK_ROWS) -> BulkResult:
+        """Delete rows that are not running, with the steps of runs that end with them."""
+        check_removable(where.state)
+        return self._move("remove_many", "count_removable", where, limit)
+
+    def promote_many(self, where: JobSet, *, limit: int = MAX_BULK_ROWS) -> BulkResult:
+        """Make rows due now that wait for their time."""
+        check_promotable(where.state)
+        return self._move("promote_many", "count_promotable", where, limit)
+
+    def _move(self, verb: str, left: str, where: JobSet, limit: int) -> BulkResult:
+        most = count(limit, option="limit", minimum=0, maximum=MAX_BULK_ROWS)
+        values = asdict(where)
+        with self._session.unit() as session:
+            affected = session.rows(_SQL[verb], {**values, "limit": most})[0][0] if most else 0
+            return BulkResult(affected=affected, remaining=session.rows(_SQL[left], values)[0][0])
+
+    def _requeue(self, job_id: UUID, from_step: str | None) -> Job:
         with self._session.unit() as session:
             found = session.rows(_SQL["find"], {"job_id": job_id})
             if not found:
@@ -53,15 +116,13 @@ class PostgresSteering:
                 check_from_step(job_id, from_step, jobs=jobs, stored=None if is_stored else stored)
             return records.job(session.rows(_SQL["requeue"], {"job_id": job_id, "from_step": from_step})[0])
 
-    def remove(self, job_id: UUID) -> bool:
-        """Delete a job with its steps; a run's steps go with the last of its jobs."""
-        if self._session.rows(_SQL["remove"], {"job_id": job_id}):
-            return True
-        found = self._session.rows(_SQL["find"], {"job_id": job_id})
-        if not found:
-            return False
-        raise NotRemovable(
-            f"job {job_id} is {found[0][0]}.",
-            fix=f"rowsweep jobs cancel {job_id}",
-            meta={"job_id": str(job_id), "state": found[0][0]},
-        )
+
+def _meeting_enqueues(requeue: Callable[[], Moved]) -> Moved:
+    """Ask anew where an enqueue that was under way took a key: its job, committed by now, is found by the checks."""
+    for _ in range(_MEETINGS):
+        try:
+            return requeue()
+        except InvariantBroken as error:
+            if not isinstance(error.__cause__, UniqueViolation):
+                raise
+    return requeue()

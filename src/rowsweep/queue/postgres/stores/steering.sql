@@ -103,3 +103,188 @@ ledger as (
 )
 select g.id
 from gone g;
+
+-- name: promote
+-- Keeps to the primary key as in cancel. Asks the clock as it is: what another call has just made due lies behind the
+-- beginning of this one's transaction.
+with due as (
+  update /* schema */x_jobs j
+  set state = 'ready', run_at = now(), updated_at = now()
+  where j.id = %(job_id)s::uuid and j.state || '' in ('ready', 'delayed') and j.run_at > clock_timestamp()
+  returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id,
+            j.concurrency_key, j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at,
+            j.run_at, j.progress, j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent,
+            j.enqueued_by, j.created_at, j.updated_at, j.started_at
+)
+select d.id, d.name, d.queue, d.priority, d.state, d.input, d.idempotency_key, d.tenant_id, d.concurrency_key,
+       d.run_id, d.attempt, d.max_attempts, d.claims, d.claimed_by, d.visible_at, d.run_at, d.progress,
+       d.result, d.last_error, d.last_error_code, d.stop_reason, d.traceparent, d.enqueued_by, d.created_at,
+       d.updated_at, d.started_at
+from due d
+where (select count(pg_notify('rowsweep_wake', q.queue)) from due q) > 0;
+
+-- name: waits
+select j.state, j.run_at > clock_timestamp()
+from /* schema */x_jobs j
+where j.id = %(job_id)s::uuid;
+
+-- name: requeue_many (planned for its values)
+-- Of rows with one key the oldest stands for all, so that no two of them come to life. The lateral lock under the limit
+-- takes no more rows than are moved, and passes over those that another call has.
+with free as materialized (
+  select distinct on (j.name, coalesce(j.tenant_id, ''), j.idempotency_key) j.id, j.updated_at
+  from /* schema */x_jobs j
+  where j.state in ('done', 'failed', 'dead', 'cancelled')
+    and (%(state)s::text is null or j.state = %(state)s::text)
+    and (%(queue)s::text is null or j.queue = %(queue)s::text)
+    and (%(name)s::text is null or j.name = %(name)s::text)
+    and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
+    and not exists (
+      select from /* schema */x_jobs o
+      where o.name = j.name and coalesce(o.tenant_id, '') = coalesce(j.tenant_id, '')
+        and o.idempotency_key = j.idempotency_key and o.state in ('ready', 'delayed', 'running', 'suspended'))
+  order by j.name, coalesce(j.tenant_id, ''), j.idempotency_key, j.created_at, j.id
+),
+chosen as materialized (
+  select l.id
+  from (select f.id from free f order by f.updated_at, f.id) f
+  cross join lateral (
+    select j.id
+    from /* schema */x_jobs j
+    where j.id = f.id and j.state || '' in ('done', 'failed', 'dead', 'cancelled')
+      and (%(state)s::text is null or j.state || '' = %(state)s::text)
+    offset 0
+    for no key update skip locked
+  ) l
+  limit %(limit)s::bigint
+),
+due as (
+  update /* schema */x_jobs j
+  set state = 'ready', attempt = 0, run_at = now(), last_error = null, last_error_code = null, stop_reason = null,
+      updated_at = now()
+  from chosen c
+  where j.id = any (array[c.id])
+  returning j.queue, j.run_id
+),
+runs as materialized (
+  select b.run_id
+  from /* schema */x_backfills b
+  where b.run_id = any (array(select d.run_id from due d))
+  order by b.run_id
+  for no key update
+),
+ledger as (
+  update /* schema */x_backfills b
+  set wanted = 'run', status = 'running', waiting_for = null, last_error = null, last_error_code = null,
+      finished_at = null, updated_at = now()
+  from runs r
+  where b.run_id = any (array[r.run_id])
+)
+select count(*), (select count(pg_notify('rowsweep_wake', q.queue)) from (select distinct d.queue from due d) q)
+from due;
+
+-- name: count_requeueable (planned for its values)
+select count(*)
+from (
+  select
+  from /* schema */x_jobs j
+  where j.state in ('done', 'failed', 'dead', 'cancelled')
+    and (%(state)s::text is null or j.state = %(state)s::text)
+    and (%(queue)s::text is null or j.queue = %(queue)s::text)
+    and (%(name)s::text is null or j.name = %(name)s::text)
+    and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
+    and not exists (
+      select from /* schema */x_jobs o
+      where o.name = j.name and coalesce(o.tenant_id, '') = coalesce(j.tenant_id, '')
+        and o.idempotency_key = j.idempotency_key and o.state in ('ready', 'delayed', 'running', 'suspended'))
+  group by j.name, coalesce(j.tenant_id, ''), j.idempotency_key
+) free;
+
+-- name: remove_many (planned for its values)
+-- As remove, for the rows that are longest as they are.
+with chosen as materialized (
+  select j.id
+  from /* schema */x_jobs j
+  where j.state <> 'running'
+    and (%(state)s::text is null or j.state = %(state)s::text)
+    and (%(queue)s::text is null or j.queue = %(queue)s::text)
+    and (%(name)s::text is null or j.name = %(name)s::text)
+    and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
+  order by j.state, j.updated_at, j.id
+  limit %(limit)s::bigint
+  for update skip locked
+),
+gone as (
+  delete from /* schema */x_jobs j
+  using chosen c
+  where j.id = any (array[c.id])
+  returning j.run_id
+),
+last as materialized (
+  select g.run_id
+  from (select g.run_id, count(*) as jobs from gone g group by g.run_id) g
+  where g.jobs = (select count(*) from /* schema */x_jobs o where o.run_id = g.run_id)
+),
+steps as (
+  delete from /* schema */x_job_steps t
+  using last
+  where t.run_id = any (array[last.run_id])
+  returning t.run_id
+),
+runs as materialized (
+  select b.run_id
+  from /* schema */x_backfills b
+  where b.run_id = any (array(select last.run_id from last)) and b.status in ('running', 'paused')
+    and (select count(*) from steps) >= 0
+  order by b.run_id
+  for no key update
+),
+ledger as (
+  update /* schema */x_backfills b
+  set wanted = 'cancel', status = 'cancelled', waiting_for = null, finished_at = now(), updated_at = now()
+  from runs r
+  where b.run_id = any (array[r.run_id])
+)
+select count(*)
+from gone;
+
+-- name: count_removable (planned for its values)
+select count(*)
+from /* schema */x_jobs j
+where j.state <> 'running'
+  and (%(state)s::text is null or j.state = %(state)s::text)
+  and (%(queue)s::text is null or j.queue = %(queue)s::text)
+  and (%(name)s::text is null or j.name = %(name)s::text)
+  and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text);
+
+-- name: promote_many (planned for its values)
+with chosen as materialized (
+  select j.id
+  from /* schema */x_jobs j
+  where j.state in ('ready', 'delayed') and j.run_at > clock_timestamp()
+    and (%(state)s::text is null or j.state = %(state)s::text)
+    and (%(queue)s::text is null or j.queue = %(queue)s::text)
+    and (%(name)s::text is null or j.name = %(name)s::text)
+    and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
+  order by j.queue, j.name, j.priority desc, j.run_at, j.id
+  limit %(limit)s::bigint
+  for no key update skip locked
+),
+due as (
+  update /* schema */x_jobs j
+  set state = 'ready', run_at = now(), updated_at = now()
+  from chosen c
+  where j.id = any (array[c.id])
+  returning j.queue
+)
+select count(*), (select count(pg_notify('rowsweep_wake', q.queue)) from (select distinct d.queue from due d) q)
+from due;
+
+-- name: count_promotable (planned for its values)
+select count(*)
+from /* schema */x_jobs j
+where j.state in ('ready', 'delayed') and j.run_at > clock_timestamp()
+  and (%(state)s::text is null or j.state = %(state)s::text)
+  and (%(queue)s::text is null or j.queue = %(queue)s::text)
+  and (%(name)s::text is null or j.name = %(name)s::text)
+  and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text);
