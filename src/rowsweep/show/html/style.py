@@ -18,7 +18,7 @@ _CSS: Final = """
 --rs-warn:var(--jp-warn-color1,#f57c00);--rs-busy:var(--jp-brand-color1,#1976d2);--rs-plain:var(--rs-dim);
 color:var(--rs-text);font-family:var(--jp-ui-font-family,system-ui,sans-serif);
 font-size:var(--jp-ui-font-size1,13px);line-height:1.5;font-variant-numeric:tabular-nums;max-width:60em}
-.rowsweep-live .widget-html,.rowsweep-live .widget-html-content{min-width:0;width:100%}
+.rowsweep-live .widget-html{min-width:0;width:auto}.rowsweep-live .widget-html-content{min-width:0;width:100%}
 .rowsweep .rs-head{display:flex;gap:1em;align-items:baseline}
 .rowsweep .rs-name{font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:0;flex:0 1 auto}
 .rowsweep .rs-state{white-space:nowrap;flex:none}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from secrets import token_hex
 from typing import Any
@@ -22,6 +22,17 @@ def in_kernel() -> bool:
 def has_widgets() -> bool:
     """Whether ipywidgets is installed."""
     return find_spec("ipywidgets") is not None
+
+
+def answer_meanwhile(widgets: Iterable[Any]) -> None:
+    """Let these widgets answer while a cell runs, such as one that waits for the run.
+
+    JupyterLab sends what is pressed to a subshell, which is free; ipykernel hands it to the shell that the widget was
+    last heard from, where the cell runs. Kernels without subshells answer behind the cell.
+    """
+    for widget in widgets:
+        if hasattr(widget.comm, "_reply_subshell_for"):
+            widget.comm._reply_subshell_for = lambda _, asked: asked
 
 
 class Output:

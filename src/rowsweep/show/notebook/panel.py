@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from rowsweep.show.clean import as_html
 from rowsweep.show.html import run as page
 from rowsweep.show.html.style import STYLE, marked
+from rowsweep.show.notebook.outputs import answer_meanwhile
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
@@ -58,6 +59,7 @@ class RunPanel:
         self._keep.on_click(lambda _: self._calm())
         self.box = ipywidgets.VBox([self._style, *self._parts.values(), self._buttons])
         self.box.add_class("rowsweep-live")
+        answer_meanwhile((self.box, *self._calm_children, self._sure, self._keep))
         self.show(snapshot)
 
     def show(self, snapshot: Snapshot, *, retry_in: float | None = None) -> None:
