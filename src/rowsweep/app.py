@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.outbox import OutboxPlace
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.queue.postgres.install import SchemaStatus
+    from rowsweep.queue.postgres.outbox.install import OutboxStatus
     from rowsweep.queue.records import Backfill, BackfillStatus, SweepKind
     from rowsweep.scheduler.leaders import Leader
     from rowsweep.scheduler.scheduler import Scheduler
@@ -446,11 +447,19 @@ def transaction(tx: Any = None) -> Iterator[Any]:
         yield connection
 
 
-def schema_sql(schema: str | None = None) -> str:
+def schema_sql(schema: str | None = None, *, outbox_only: bool = False) -> str:
     """Answer the SQL that an install runs."""
     from rowsweep.queue.postgres.install import schema_sql as sql
+    from rowsweep.queue.postgres.outbox.install import outbox_sql
 
-    return sql(schema)
+    return outbox_sql(schema) if outbox_only else sql(schema)
+
+
+def outbox_schema(dsn: str, schema: str | None = None, *, install: bool = False) -> OutboxStatus:
+    """Answer whether a database has an outbox, with `install` after making it where it is missing."""
+    from rowsweep.queue.postgres.outbox.install import install_outbox, outbox_status
+
+    return install_outbox(dsn, schema) if install else outbox_status(dsn, schema)
 
 
 def _ledger_schema(pl: Any) -> dict[str, Any]:

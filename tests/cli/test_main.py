@@ -33,6 +33,10 @@ FIXES = [
     "rowsweep jobs names",
     "rowsweep schema install",
     "rowsweep schema status",
+    "rowsweep schema install --outbox-only",
+    "rowsweep outbox ls --all --json",
+    "rowsweep outbox retry ID",
+    "rowsweep relay",
     "rowsweep new backfill NAME",
     "rowsweep ledger --name NAME",
     "rowsweep sweeps ls",
@@ -67,7 +71,8 @@ def parse(text: str) -> tuple[str, ...]:
 def test_the_tree_is_whole() -> None:
     """D-40, as far as the commands are there."""
     assert {" ".join(path) for path in COMMANDS} == {
-        "demo", "run", "up", "worker", "scheduler", "ledger", "watch", "tasks ls", "tasks next", "tasks fire",
+        "demo", "run", "up", "worker", "scheduler", "relay", "ledger", "watch", "tasks ls", "tasks next", "tasks fire",
+        "outbox ls", "outbox retry",
         "sweeps ls", "sweeps show", "sweeps preview", "sweeps launch", "sweeps pause", "sweeps resume", "sweeps cancel",
         "sweeps tune",
         "jobs ls", "jobs dead", "jobs show", "jobs stats", "jobs workers", "jobs names", "jobs cancel", "jobs requeue",
@@ -101,7 +106,8 @@ def test_no_fix_text_in_the_source_names_a_command_that_does_not_exist() -> None
         match[1]
         for file in SOURCE.rglob("*.py")
         for match in re.finditer(
-            r"rowsweep ((?:jobs|sweeps|schema|events|tasks|new) [a-z]+|ledger|run|watch|worker|scheduler|up)\b",
+            r"rowsweep ((?:jobs|sweeps|schema|events|tasks|new|outbox) [a-z]+|ledger|run|watch|worker|scheduler|relay"
+            r"|up)\b",
             file.read_text(),
         )
     }

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rowsweep import __version__
-from rowsweep.cli.commands import doctor, events, ledger, new, run, scheduler, schema, sweeps, tasks, up, worker
+from rowsweep.cli.commands import doctor, events, ledger, new, outbox, relay, run, scheduler, schema, sweeps, tasks, up, worker
 from rowsweep.cli.commands.jobs import command as jobs
 from rowsweep.cli.demo import command as demo
 from rowsweep.cli.everywhere import Everywhere, asks_for_json, hoisted
@@ -33,7 +33,9 @@ application = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for room in (demo, run, up, worker, scheduler, ledger, sweeps, jobs, events, tasks, new, doctor, schema):
+for room in (
+    demo, run, up, worker, scheduler, relay, ledger, sweeps, jobs, outbox, events, tasks, new, doctor, schema,
+):  # fmt: skip
     room.add_to(application)
 
 

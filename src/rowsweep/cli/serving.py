@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,14 +18,32 @@ if TYPE_CHECKING:
     from rowsweep.cli.session import Session
 
 Drain = Annotated[str, typer.Option("--drain", metavar="SPAN", help="How long a stop waits for what still runs.")]
+OutboxDsn = Annotated[
+    str | None,
+    typer.Option("--outbox-dsn", metavar="DSN", help="The database whose outbox it is, else the queue's own."),
+]
 ReadyPort = Annotated[
     int | None,
     typer.Option("--ready-port", metavar="P", min=1, max=65535, help="Serve GET /ready: 200, or 503 while stopping."),
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How a command serves: whether the application is imported first, and what it connects to besides."""
+
+    declares: bool = True
+    pooler: bool = False
+    outbox: str | None = None
+
+
 def serve(
-    session: Session, start: Callable[[App], None], *, drain: str, ready_port: int | None = None, pooler: bool = False
+    session: Session,
+    start: Callable[[App], None],
+    *,
+    drain: str,
+    ready_port: int | None = None,
+    how: Serving | None = None,
 ) -> None:
     """Start what a command serves, wait for SIGTERM or Ctrl-C, and drain within the budget.
 
@@ -37,10 +56,13 @@ def serve(
     duration(drain, option="drain")
     configure_logging(json=session.everywhere.is_json)
     configure_lifecycle(drain)
-    with session.app(declares=True, pooler=pooler) as app, Signals(lambda: leave_server(app)) as signals:
+    chosen = how or Serving()
+    connected = session.app(declares=chosen.declares, pooler=chosen.pooler, outbox=chosen.outbox)
+    with connected as app, Signals(lambda: leave_server(app)) as signals:
         ready: AbstractContextManager[None] = nullcontext() if ready_port is None else _readiness(ready_port)
         with ready:
-            declare_retention()
+            if chosen.declares:
+                declare_retention()
             start(app)
             while signals.name is None:
                 signals.wait()

@@ -40,7 +40,9 @@ class Session:
         return names
 
     @contextmanager
-    def app(self, *, declares: bool = False, pooler: bool = False, announces: bool = True) -> Iterator[App]:
+    def app(
+        self, *, declares: bool = False, pooler: bool = False, announces: bool = True, outbox: str | None = None
+    ) -> Iterator[App]:
         """Connect, say so where that started the embedded server, and close afterwards.
 
         With `declares` the application's modules are imported first. Commands that only read or steer do without:
@@ -50,7 +52,7 @@ class Session:
 
         if declares:
             self.load()
-        app = connect(self.everywhere.dsn, schema=self.everywhere.schema, pooler=pooler, work=False)
+        app = connect(self.everywhere.dsn, schema=self.everywhere.schema, pooler=pooler, work=False, outbox=outbox)
         try:
             if announces and app.embedded is not None and app.embedded.started_by_us:
                 self.output.note(app.announcement)

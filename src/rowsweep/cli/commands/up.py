@@ -1,4 +1,4 @@
-"""`rowsweep up`: a worker and a scheduler in one process, until it is told to stop."""
+"""`rowsweep up`: a worker, a scheduler and a relay in one process, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from rowsweep.cli.commands.worker import declared_queues, worker_options
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.serving import Drain, ReadyPort, serve
+from rowsweep.cli.serving import Drain, OutboxDsn, ReadyPort, Serving, serve
 from rowsweep.cli.session import session_of
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ def up(  # noqa: PLR0913 - one parameter a flag
         str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")
     ] = "30s",
     pooler: Annotated[bool, typer.Option("--pooler", help="The DSN leads through a transaction pooler.")] = False,
+    outbox_dsn: OutboxDsn = None,
 ) -> None:
-    """Run the jobs and fire the tasks declared here, in one process.
+    """Run the jobs and fire the tasks declared here, and publish what is staged in the outbox, in one process.
 
     Without a DSN it starts the embedded Postgres, tables installed. On SIGTERM or Ctrl-C it dispatches and claims no
     more and lets what runs finish; a second Ctrl-C leaves at once.
@@ -46,5 +47,7 @@ def up(  # noqa: PLR0913 - one parameter a flag
         worker = app.worker(**worker_options(queue or declared_queues(concurrency), concurrency, visibility))
         worker.start()
         app.scheduler(on_dispatched=lambda _: worker.kick()).start()
+        app.relay().start()
 
-    serve(session_of(context), start, drain=drain, ready_port=ready_port, pooler=pooler)
+    how = Serving(pooler=pooler, outbox=outbox_dsn)
+    serve(session_of(context), start, drain=drain, ready_port=ready_port, how=how)

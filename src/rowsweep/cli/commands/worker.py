@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.serving import Drain, ReadyPort, serve
+from rowsweep.cli.serving import Drain, ReadyPort, Serving, serve
 from rowsweep.cli.session import session_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def worker(  # noqa: PLR0913 - one parameter a flag
         start,
         drain=drain,
         ready_port=ready_port,
-        pooler=pooler,
+        how=Serving(pooler=pooler),
     )
 
 
