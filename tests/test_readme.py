@@ -169,7 +169,8 @@ def test_its_table_of_commands_is_the_command_line_s() -> None:
     for match in COMMAND.finditer(README):
         first = re.sub(r" \[?[A-Z]+\]?$", "", match[1])
         room = first.rpartition(" ")[0]
-        named |= {first} | {f"{room} {re.sub(r' [A-Z]+$', '', other)}" for other in match.groups()[1:] if other}
+        others = [re.sub(r" \[?[A-Z]+\]?$", "", other) for other in match.groups()[1:] if other]
+        named |= {first, *(f"{room} {other}" for other in others)}
     assert named == set(paths(typer.main.get_command(application)))
 
 
