@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from rowsweep import __version__
-from rowsweep.cli.commands import doctor, events, ledger, new, outbox, relay, run, scheduler, schema, sweeps, tasks, up, worker
+from rowsweep.cli.commands import (
+    doctor,
+    events,
+    ledger,
+    new,
+    outbox,
+    relay,
+    run,
+    scheduler,
+    schema,
+    sweeps,
+    tasks,
+    up,
+    worker,
+)
 from rowsweep.cli.commands.jobs import command as jobs
 from rowsweep.cli.demo import command as demo
 from rowsweep.cli.everywhere import Everywhere, asks_for_json, hoisted
