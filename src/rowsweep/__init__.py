@@ -50,22 +50,35 @@ if TYPE_CHECKING:
     from rowsweep.scheduler.leaders import AdvisoryLockLeader, LeaseLeader, SoleLeader
     from rowsweep.scheduler.scheduler import Scheduler
     from rowsweep.sweeps.batch.batch import Batch
+    from rowsweep.sweeps.export.declare import Export, export_rows
+    from rowsweep.sweeps.export.formats.arrow_file import ArrowFile
+    from rowsweep.sweeps.export.formats.delimited import Csv
+    from rowsweep.sweeps.export.formats.ndjson import Ndjson
+    from rowsweep.sweeps.export.formats.parquet import Parquet
+    from rowsweep.sweeps.export.readback.reader import read_export
     from rowsweep.worker.admission.limiter import ConcurrencyLimiter
     from rowsweep.worker.worker import Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "RETENTION_CRON", "AdvisoryLockLeader", "App", "Batch", "Budget", "ConcurrencyLimiter", "Ctx", "EnqueueOptions",
-    "EnqueueResult", "Event", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver", "MemoryEventBus", "OutboxRelay",
-    "PostgresDriver", "PostgresEventBus", "Purge", "Retry", "Rows", "RowsweepError", "Run", "Scheduler", "Settled",
-    "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker", "attach", "backfill", "configure_lifecycle", "connect",
-    "counters", "current", "event_bus", "events_purge_target", "expired", "health", "install", "job", "jobs", "ledger",
-    "older_than", "own_targets", "publish_event", "purge", "reset_event_bus", "runs", "task", "transaction",
-    "use_event_bus", "work",
+    "RETENTION_CRON", "AdvisoryLockLeader", "App", "ArrowFile", "Batch", "Budget", "ConcurrencyLimiter", "Csv", "Ctx",
+    "EnqueueOptions", "EnqueueResult", "Event", "Export", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver",
+    "MemoryEventBus", "Ndjson", "OutboxRelay", "Parquet", "PostgresDriver", "PostgresEventBus", "Purge", "Retry",
+    "Rows", "RowsweepError", "Run", "Scheduler", "Settled", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker",
+    "attach", "backfill", "configure_lifecycle", "connect", "counters", "current", "event_bus", "events_purge_target",
+    "expired", "export_rows", "health", "install", "job", "jobs", "ledger", "older_than", "own_targets",
+    "publish_event", "purge", "read_export", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {
+    "Export": "rowsweep.sweeps.export.declare",
+    "export_rows": "rowsweep.sweeps.export.declare",
+    "read_export": "rowsweep.sweeps.export.readback.reader",
+    "ArrowFile": "rowsweep.sweeps.export.formats.arrow_file",
+    "Csv": "rowsweep.sweeps.export.formats.delimited",
+    "Ndjson": "rowsweep.sweeps.export.formats.ndjson",
+    "Parquet": "rowsweep.sweeps.export.formats.parquet",
     "AdvisoryLockLeader": "rowsweep.scheduler.leaders",
     "Batch": "rowsweep.sweeps.batch.batch",
     "LeaseLeader": "rowsweep.scheduler.leaders",

@@ -28,8 +28,9 @@ def run(
     values: Mapping[str, Any] | None = None,
     *,
     prepare: bool = False,
+    binary: bool | None = None,
 ) -> PlainCursor:
     """Execute one statement; prepared, it can be no more than one."""
     cursor = PlainCursor(connection)
-    cursor.execute(statement, values, prepare=prepare or None)
+    cursor.execute(statement, values, prepare=prepare or None, binary=binary)
     return cursor

@@ -122,6 +122,17 @@ class Statements:
         text = sql.SQL(f"pg_catalog.convert_to({lines}, 'UTF8')")
         return sql.SQL("select {} from ({}) rs_lines").format(text, rows)
 
+    def read_records(self, columns: Iterable[_Part], *, started: bool) -> sql.Composed:
+        """Read the page's rows as one UTF-8 text, null where there are none: a line each, a record between two nulls.
+
+        A record's text is made by the server in one go; a null before and behind tells its parentheses from its fields.
+        """
+        line = sql.SQL("row(null, {}, null)::pg_catalog.text as rs_line").format(sql.SQL(", ").join(columns))
+        return sql.SQL(
+            "select pg_catalog.convert_to("
+            "pg_catalog.string_agg(rs_line, pg_catalog.chr(10)) || pg_catalog.chr(10), 'UTF8') from ({}) rs_lines"
+        ).format(self.read([line], started=started, lock=False))
+
     def first_matching(self) -> sql.Composed:
         """Find the last key of the first rows that match: what a preview runs over."""
         form = "select {} from (select {} from {} where {} order by {} limit %(rs_limit)s) rs_first order by {} limit 1"

@@ -1,0 +1,136 @@
+"""The destination of one run: taken at setup, watched at each part, and never shared with another export."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from rowsweep.errors import DestinationTaken
+
+if TYPE_CHECKING:
+    from rowsweep.sweeps.export.places.place import Draft, Place
+
+MANIFEST: Final = "_manifest.json"
+SUCCESS: Final = "_SUCCESS"
+MARKER: Final = "_rowsweep.json"
+_PART: Final = re.compile(r"part-\d{5,}(\.(?:parquet|csv|ndjson|arrow))")
+
+
+def part_name(index: int, suffix: str) -> str:
+    """Answer the name of a part: five digits, more if needed."""
+    return f"part-{index:05d}{suffix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Know a place for the one run that writes there.
+
+    A run that has begun is named by the marker, one that has ended by the manifest; whose neither is has lost the
+    place to another.
+    """
+
+    place: Place
+    run_id: UUID
+    name: str
+    suffix: str
+
+    def take(self, *, overwrite: bool) -> None:
+        """Make the place this run's, removing with `overwrite` what a former export wrote there and nothing else.
+
+        Done again after a crash it goes on. Raises DestinationTaken for another export's objects.
+        """
+        sizes = self.place.sizes()
+        marker, manifest = (self._document(name, sizes) for name in (MARKER, MANIFEST))
+        if marker.get("run_id") == str(self.run_id):
+            return
+        former = self._former(marker, manifest, sizes)
+        strays = sorted(name for name in sizes if _PART.fullmatch(name) and name not in former)
+        found = MANIFEST if MANIFEST in sizes else MARKER if MARKER in sizes else (strays or [""])[0]
+        if found and not overwrite:
+            raise self._taken(manifest or marker, found)
+        if strays:
+            raise self._strange(strays)
+        # First the word that it is whole, last what names the objects: a crash between leaves enough to go on by.
+        for name in (SUCCESS, *former, MANIFEST):
+            if name in sizes:
+                self.place.remove(name)
+        self.place.write(MARKER, json.dumps(self._claim()).encode())
+
+    def check(self) -> None:
+        """Refuse to go on in a place that another export has taken meanwhile."""
+        for name in (MARKER, MANIFEST):
+            found = self._document(name)
+            if found.get("run_id") == str(self.run_id):
+                return
+            if found:
+                raise self._taken(found, name)
+        raise DestinationTaken(
+            f"{self.place.shown} no longer holds the marker {MARKER!r} of run {self.run_id}: somebody removed it.",
+            fix="launch the export anew with overwrite=True, or with another to=",
+            meta={"place": self.place.shown},
+        )
+
+    def check_alone(self, parts: set[str]) -> None:
+        """Refuse to end an export beside parts that are not of it."""
+        strays = sorted(name for name in self.place.sizes() if _PART.fullmatch(name) and name not in parts)
+        if strays:
+            raise self._strange(strays)
+
+    def draft(self, index: int, claim: int) -> Draft:
+        """Begin a part."""
+        return self.place.draft(part_name(index, self.suffix), f"{self._tag}-{claim}")
+
+    def remove_leftovers(self) -> None:
+        """Remove temporary objects that a crashed attempt of this run left."""
+        for name in self.place.sizes():
+            if name.startswith(".") and name.endswith(".tmp") and f".{self._tag}-" in name:
+                self.place.remove(name)
+
+    def release(self) -> None:
+        """Say that the run has ended, and its manifest speaks for it."""
+        self.place.remove(MARKER)
+
+    @property
+    def _tag(self) -> str:
+        return self.run_id.hex
+
+    def _claim(self) -> dict[str, Any]:
+        return {"run_id": str(self.run_id), "name": self.name, "suffix": self.suffix}
+
+    def _document(self, name: str, sizes: dict[str, int] | None = None) -> dict[str, Any]:
+        data = None if sizes is not None and name not in sizes else self.place.read(name)
+        if data is None:
+            return {}
+        try:
+            found = json.loads(data)
+        except ValueError:
+            found = None
+        return found if isinstance(found, dict) and found else {"run_id": None}
+
+    @staticmethod
+    def _former(marker: dict[str, Any], manifest: dict[str, Any], sizes: dict[str, int]) -> list[str]:
+        """Answer the parts that a former export is known to have written."""
+        named = [str(part["name"]) for part in manifest.get("parts", ()) if _PART.fullmatch(str(part.get("name")))]
+        begun = [
+            name for name in sizes if (part := _PART.fullmatch(name)) is not None and part[1] == marker.get("suffix")
+        ]
+        return list(dict.fromkeys([*named, *begun]))
+
+    def _taken(self, other: dict[str, Any], found: str) -> DestinationTaken:
+        whose = f"of {other['name']!r} (run {other.get('run_id')})" if other.get("name") else "of another export"
+        return DestinationTaken(
+            f"{self.place.shown} holds {found!r} {whose}; {self.name!r} does not mix its parts with those.",
+            fix="overwrite=True replaces what that export wrote; another to= leaves it",
+            meta={"place": self.place.shown, "found": found, "run_id": other.get("run_id")},
+        )
+
+    def _strange(self, strays: list[str]) -> DestinationTaken:
+        shown = ", ".join(strays[:3])
+        return DestinationTaken(
+            f"{self.place.shown} holds {len(strays)} parts that no manifest names, such as {shown}.",
+            fix="remove them if they are no longer wanted, or export to another place: to=",
+            meta={"place": self.place.shown, "parts": strays[:20]},
+        )

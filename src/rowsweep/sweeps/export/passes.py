@@ -1,0 +1,139 @@
+"""The pass of an export: part by part to the end, then the manifest, then the mark that it is whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.clock import SystemClock
+from rowsweep.errors import LeaseLost
+from rowsweep.sweeps.batch.pages import PageFinder
+from rowsweep.sweeps.batch.work import Closer
+from rowsweep.sweeps.export.destination import MANIFEST, SUCCESS, Destination
+from rowsweep.sweeps.export.manifest import Part, manifest_of, write_manifest
+from rowsweep.sweeps.export.places.place import open_place, resolve
+from rowsweep.sweeps.export.position import ExportPosition, as_position
+from rowsweep.sweeps.export.reading import PartReader, ReadSize
+from rowsweep.sweeps.export.setup import ExportSetup, set_up_export
+from rowsweep.sweeps.export.work import PartWork
+from rowsweep.sweeps.passes import Pass
+from rowsweep.sweeps.setup import statements_for
+
+if TYPE_CHECKING:
+    from rowsweep.sweeps.export.declare import Export
+    from rowsweep.sweeps.setup import Setup
+
+
+class ExportPass(Pass):
+    """Carry one run of an export on from wherever it stands.
+
+    A crash at any moment costs at most the part in flight: the next attempt writes it again over the same keys.
+    """
+
+    _sweep: Export[Any]
+    _at: ExportPosition
+    _size: ReadSize
+    _export: ExportSetup
+    _destination: Destination
+
+    def _set_up(self) -> Any:
+        spec = self._sweep.spec
+        where = resolve(spec.to, self._input)
+        with self._source.transaction(reads=True):
+            setup = set_up_export(self._source.connection, spec, where)
+        self._source.release()
+        self._at_place(where).take(overwrite=spec.overwrite)
+        return setup.as_json()
+
+    def _take_up(self, stored: Any) -> Setup:
+        self._export = ExportSetup.from_json(stored)
+        self._export.check(self._sweep.name, self._sweep.spec)
+        self._destination = self._at_place(self._export.where)
+        self._destination.check()
+        self._destination.remove_leftovers()
+        return self._export.rows
+
+    def _at_place(self, where: str) -> Destination:
+        return Destination(
+            place=open_place(where),
+            run_id=self._ctx.run_id,
+            name=self._sweep.name,
+            suffix=self._sweep.spec.format.suffix,
+        )
+
+    def _first_size(self) -> ReadSize:
+        return self._size
+
+    def _work_for(self, setup: Setup) -> Any:
+        rows, params = self._sweep.spec.rows, setup.params or {}
+        self._finder = PageFinder(self._source, setup.statements(rows), params, setup.upper)
+        self._size = ReadSize(self._batch_rows())
+        reader = PartReader(
+            held=self._source,
+            statements=statements_for(setup.table, rows, bounded=True),
+            schema=self._export.schema,
+            params=params,
+            size=self._size,
+        )
+        return PartWork(
+            finder=self._finder,
+            reader=reader,
+            closer=Closer(
+                ctx=self._ctx, held=self._held, totals=self._progress.totals, restarts=lambda: self._restarts
+            ),
+            destination=self._destination,
+            format=self._sweep.spec.format,
+            stop=self._ctx.signal.raise_if_aborted,
+        )
+
+    def _read_back(self, stored: Any) -> ExportPosition:
+        return as_position(stored)
+
+    def _blame(self, error: Exception) -> None:
+        super()._blame(error)
+        error.add_note(f"while exporting to {self._destination.place.shown}")
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def _finish_ledger(self) -> dict[str, Any]:
+        """Compare every part with its record, then write the manifest, then the mark, then the ledger's end."""
+        self._release()
+        destination, place, at = self._destination, self._destination.place, self._at
+        destination.remove_leftovers()
+        steps = self._ctx.driver.stores().steps.list(self._ctx.run_id, kinds=["part"])
+        parts = sorted((Part.from_record(step.output) for step in steps), key=lambda part: (len(part.name), part.name))
+        sizes = place.sizes()
+        for part in parts:
+            part.check(place, sizes)
+        destination.check_alone({part.name for part in parts})
+        document = manifest_of(self._sweep.name, self._ctx.run_id, self._export, parts, until=SystemClock().now())
+        self._seal(document)
+        if not self._ledger().finish(self._ctx.claim, self._ctx.run_id, self._progress.totals(at, final=True)):
+            raise self._lost()
+        manifest = f"{place.shown}/{MANIFEST}"
+        return {"rows": at.rows, "bytes": at.bytes, "parts": len(parts), "manifest": manifest}
+
+    def _seal(self, document: dict[str, Any]) -> None:
+        """Write the last objects under the job row's lock, unless they are uploads, which could outlast the lease."""
+        with self._held.transaction():
+            self._fence()
+            if self._destination.place.renames:
+                self._complete(document)
+        if not self._destination.place.renames:
+            self._release()
+            self._complete(document)
+
+    def _complete(self, document: dict[str, Any]) -> None:
+        self._destination.check()
+        write_manifest(self._destination.place, document)
+        self._destination.release()
+        self._destination.place.write(SUCCESS, b"")
+
+    def _fence(self) -> None:
+        if not self._held.stores.steps.guard(self._ctx.claim):
+            raise self._lost()
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"The claim of {self._sweep.name!r} was lost before its end was recorded.",
+            fix=f"rowsweep jobs show {self._ctx.job_id}",
+        )

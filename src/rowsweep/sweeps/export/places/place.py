@@ -1,0 +1,106 @@
+"""What a place of an export must do, and how one is named and opened."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
+
+from rowsweep.errors import InvalidDeclaration
+
+Where = str | Path | Callable[..., str | Path]
+
+
+class Draft(Protocol):
+    """An object that is being written, which nobody sees under its name yet."""
+
+    @property
+    def file(self) -> BinaryIO:
+        """What its bytes are written to."""
+
+    def seal(self) -> None:
+        """Make sure that every byte is stored, before it is published."""
+
+    def publish(self) -> None:
+        """Let it appear whole under its name, in the place of what was there."""
+
+    def discard(self) -> None:
+        """Take away what is left of it; after it was published nothing is."""
+
+
+class Place(Protocol):
+    """One folder of objects, flat."""
+
+    @property
+    def shown(self) -> str:
+        """Where it is, as people read it."""
+
+    @property
+    def renames(self) -> bool:
+        """Whether publishing is one quick step, done under a lock, rather than an upload."""
+
+    def sizes(self) -> dict[str, int]:
+        """Answer the bytes of every object in it by name."""
+
+    def read(self, name: str) -> bytes | None:
+        """Read a small object; None where there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small object whole."""
+
+    def remove(self, name: str) -> None:
+        """Remove an object; one that is gone is no error."""
+
+    def draft(self, name: str, tag: str) -> Draft:
+        """Begin an object; `tag` tells its temporary name from those of other runs and attempts."""
+
+    def checksum(self, name: str) -> str | None:
+        """Answer the store's own checksum of an object; None where it gives none."""
+
+
+def open_place(where: str) -> Place:
+    """Open the place that `resolve` answered."""
+    if _scheme(where):
+        from rowsweep.sweeps.export.places.store import StorePlace
+
+        return StorePlace(where)
+    from rowsweep.sweeps.export.places.local import LocalPlace
+
+    return LocalPlace(Path(where))
+
+
+def resolve(to: Where, value: Any) -> str:
+    """Answer the absolute path or the URI that a declaration names for an input.
+
+    Raises InvalidDeclaration for what names no place.
+    """
+    named = to(*([value] if inspect.signature(to).parameters else [])) if callable(to) else to
+    check_where(named)
+    text = str(named)
+    if _scheme(text) == "file":
+        text = unquote(urlsplit(text).path)
+    return text if _scheme(text) else str(Path(text).expanduser().absolute())
+
+
+def check_where(named: object) -> None:
+    """Refuse what names no place, and a URI with a password: what is stored of a run is no place for one."""
+    if not isinstance(named, str | Path) or not str(named).strip():
+        raise InvalidDeclaration(
+            f"to must be a path, a URI, or a function of the input that answers one; got {named!r:.120}.",
+            fix='to="exports/orders" or to="s3://bucket/orders"',
+            meta={"field": "to"},
+        )
+    parts = urlsplit(str(named)) if _scheme(str(named)) else None
+    if parts is not None and parts.password is not None:
+        raise InvalidDeclaration(
+            f"to holds a password for {parts.scheme}://{parts.hostname}, and is stored with every run.",
+            fix="leave it out: the store's own environment variables or the machine's role say who asks",
+            meta={"field": "to"},
+        )
+
+
+def _scheme(text: str) -> str:
+    scheme, found, _ = text.partition("://")
+    return scheme.lower() if found and scheme.isalnum() else ""

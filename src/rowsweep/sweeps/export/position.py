@@ -1,0 +1,58 @@
+"""Where an export stands: a pass's checkpoint, with the bytes that its parts have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.errors import InvalidCheckpoint
+from rowsweep.sweeps.position import PAGES_STEP, Plan, Position, as_checkpoint
+
+if TYPE_CHECKING:
+    from rowsweep.jobs.json_form import Json
+
+PART_STEPS = "part:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPosition(Position):
+    """The index of the last finished part, the cursor behind it, and the absolute counts.
+
+    The plan is the next part's key range, stored before the part is written; how many rows are in it shows then.
+    """
+
+    bytes: int = 0
+
+    def planned_to(self, to: tuple[str, ...]) -> ExportPosition:
+        """Answer the position with the next part's last key fixed."""
+        return replace(self, plan=Plan(to=to, rows=0))
+
+    def passed(self, to: tuple[str, ...], *, rows: int, size: int) -> ExportPosition:
+        """Answer the position behind a key range; one without rows is no part, only its cursor counts."""
+        moved = Position.moved(self, to, rows=rows, written=rows)
+        return _widened(moved, size=self.bytes + size)
+
+    def finished(self) -> ExportPosition:
+        """Answer the position at the end: its cursor is null."""
+        return _widened(Position.finished(self), size=self.bytes)
+
+    def as_json(self) -> Json:
+        """Answer the checkpoint's stored value."""
+        return {**Position.as_json(self), "bytes": self.bytes}
+
+
+def as_position(value: Json) -> ExportPosition:
+    """Read a stored checkpoint back; None is the beginning. Raises InvalidCheckpoint for what no export stored."""
+    at = as_checkpoint(value, PAGES_STEP)
+    size: Any = 0 if value is None else value.get("bytes")
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise InvalidCheckpoint(
+            f"The checkpoint {PAGES_STEP!r} holds {value!r:.200}, which no export stored.",
+            fix="rowsweep jobs show <id> --steps",
+            meta={"step": PAGES_STEP},
+        )
+    return _widened(at, size=size)
+
+
+def _widened(at: Position, *, size: int) -> ExportPosition:
+    return ExportPosition(**{field.name: getattr(at, field.name) for field in fields(Position)}, bytes=size)

@@ -1,0 +1,1 @@
+"""An export read back, with the types that it has."""
