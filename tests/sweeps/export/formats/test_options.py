@@ -85,15 +85,18 @@ def test_parquet_has_row_groups_of_the_given_size_compressed_as_asked() -> None:
     assert file.read().column("n").to_pylist() == list(range(700))
 
 
-def test_wide_rows_make_smaller_row_groups_and_are_never_gathered() -> None:
+def test_wide_rows_make_smaller_row_groups_and_are_never_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     """N-058: memory does not grow with the part."""
+    from rowsweep.sweeps.export.formats import parquet as writing
+
+    monkeypatch.setattr(writing, "_GROUP_BYTES", 64 << 10)
     held: list[int] = []
     pipe = Pipe()
 
     def batches() -> Iterator[Any]:
         for _ in range(12):
             held.append(len(pipe.written))
-            yield pa.record_batch({"s": pa.array(["x" * (16 << 20)])})
+            yield pa.record_batch({"s": pa.array(["x" * (16 << 10)])})
 
     assert Parquet(compression="none").write(batches(), pa.schema([("s", pa.string())]), pipe) == 12  # type: ignore[arg-type]
     file = parquet.ParquetFile(pa.BufferReader(bytes(pipe.written)))
@@ -129,6 +132,13 @@ def test_any_text_comes_back_from_csv_and_ndjson(values: list[str | None], crlf:
     lines = written(Ndjson(), batch).split(b"\n")
     assert [json.loads(line) for line in lines[:-1]] == [{"n": at, "s": value} for at, value in enumerate(values)]
     assert lines[-1] == b""
+
+
+def test_every_control_character_is_escaped_in_ndjson() -> None:
+    """RFC 8259: each alone, so that none is escaped for another's sake."""
+    for character in map(chr, range(1, 0x80)):
+        (line,) = written(Ndjson(), free([f"a{character}"])).splitlines()
+        assert json.loads(line) == {"s": f"a{character}"}
 
 
 def test_a_byte_order_mark_comes_only_where_it_is_asked_for() -> None:
