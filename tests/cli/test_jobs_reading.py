@@ -38,6 +38,17 @@ def test_pages_are_walked_by_the_cursors_in_the_documents(rowsweep: CommandLine,
     assert rowsweep("jobs", "ls", "--limit", "9").err == ""
 
 
+def test_a_job_s_progress_is_shown_as_a_bar(rowsweep: CommandLine, driver: PostgresDriver) -> None:
+    """D-18: in the document as it is stored."""
+    (answer,) = driver.stores().jobs.enqueue([new_job()])
+    options = ClaimOptions(queues=["default"], names=["mail"], worker_id="w", limit=1)
+    (job,) = driver.stores().jobs.claim(options).jobs
+    said = {"current": 1, "total": 4, "message": "resizing"}
+    assert driver.stores().jobs.record_progress(claim_of(job), said)
+    assert "█████░░░░░░░░░░░░░░░ 25 % · 1 of 4 · resizing" in rowsweep("jobs", "show", str(answer.id)).out
+    assert rowsweep("jobs", "show", str(answer.id), "--json").json["progress"] == said
+
+
 @pytest.mark.parametrize(
     "flags", [("--limit", "201"), ("--after", "x"), ("--before", "x"), ("--after", "x", "--before", "x")]
 )

@@ -211,6 +211,7 @@ def jobs() -> None:
 
     @rs.job("year", tenant="none", input=Window, on_settled=hear)
     def year(ctx: rs.Ctx, window: Window) -> int:
+        ctx.progress(1, total=2.5, message="counting")
         return window.since.year
 
     assert_type(year, rs.JobHandle[Window, int])

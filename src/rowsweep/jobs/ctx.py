@@ -112,6 +112,14 @@ class Ctx(Protocol):
     def step(self) -> Steps:
         """The run's durable steps."""
 
+    def progress(self, current: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the run is, for whoever looks at the job: numbers of at least 0, a message of 500 characters.
+
+        The last value wins. It is stored in the background, at most once a second and with the run's end, under the
+        run's claim; the next attempt finds it on the row. Call it as often as you like. Raises what stops the run
+        (`Interrupted` once it is aborted), and InvalidOption for what is no number.
+        """
+
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of the queue's database that ends with the run's fence.
 

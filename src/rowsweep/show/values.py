@@ -1,12 +1,15 @@
-"""Write numbers, rates, lengths of time and instants as people read them."""
+"""Write numbers, rates, lengths of time, instants and progress as people read them."""
 
 from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, TypeGuard
+
+from rowsweep.show.clean import one_line
 
 _SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_BAR_CELLS: Final = 20
 _SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -56,6 +59,30 @@ def percent(value: float) -> str:
 def instant(at: datetime | None) -> str:
     """Answer an instant to the second in UTC, nothing for none."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def progress(said: Any) -> str:
+    """Answer a job's progress in one line: `██████████░░░░░░░░░░ 50 % · 5 of 10 · message`.
+
+    Without a usable total there is no bar; none passes its end.
+    """
+    if not isinstance(said, dict):
+        return ""
+    current, total, message = (said.get(name) for name in ("current", "total", "message"))
+    parts = []
+    if _is_amount(current) and _is_amount(total) and total > 0:
+        share = min(current / total, 1.0)
+        full = int(share * _BAR_CELLS)
+        parts = [f"{'█' * full}{'░' * (_BAR_CELLS - full)} {percent(share * 100)}", f"{current:,} of {total:,}"]
+    elif _is_amount(current):
+        parts = [f"{current:,}"]
+    if isinstance(message, str) and message:
+        parts.append(one_line(message))
+    return " · ".join(parts)
+
+
+def _is_amount(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 def _three_digits(value: float) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver, StepStore
     from rowsweep.queue.records import Asked, Claim, Job
     from rowsweep.signals import RunSignal
+    from rowsweep.steps.progress import Progress
     from rowsweep.steps.runner import StepRunner
 
 
@@ -32,6 +33,7 @@ class RunCtx:
     actor: Actor
     services: Any
     read_asked: Callable[[], Asked | None]
+    reporter: Progress
 
     @property
     def claim(self) -> Claim:
@@ -71,6 +73,11 @@ class RunCtx:
     def asked(self) -> Asked | None:
         """Answer what the ledger last said is asked of this run; None before that, and without a ledger."""
         return self.read_asked()
+
+    def progress(self, current: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the run is; the last value wins, and is stored at most once a second and at the end."""
+        self.runner.check_open()
+        self.reporter.report(current, total, message)
 
     def suspend(self, reason: str, delay_seconds: float) -> NoReturn:
         """Leave the body, uncounted, to be replayed after the delay; the reason `pause` also pauses the ledger row."""

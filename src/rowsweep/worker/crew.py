@@ -22,6 +22,7 @@ from rowsweep.worker.run.execution import Execution
 from rowsweep.worker.run.hooks import Hooks
 from rowsweep.worker.run.loop import LoopThread
 from rowsweep.worker.run.pool import RunPool
+from rowsweep.worker.run.progress import ProgressWriter
 from rowsweep.worker.run.verdict import failed
 from rowsweep.worker.settler import Settler
 from rowsweep.worker.watch import Watch
@@ -56,8 +57,13 @@ class Crew:
         self._ends = Ends(equipment, self._gate, self.hooks, self._room_again)
         self._settler = Settler(equipment, self._ends.answered)
         self._deadlines = Deadlines(equipment, self._leave_behind)
+        self._progress = ProgressWriter(equipment, self._keeper.lose)
         self._executor = Executor(
-            driver=equipment.driver, clock=equipment.clock, loop=self._loop, deadlines=self._deadlines
+            driver=equipment.driver,
+            clock=equipment.clock,
+            loop=self._loop,
+            deadlines=self._deadlines,
+            progress=self._progress,
         )
         self._pools = {
             queue: RunPool(queue, options.concurrency_of(queue), self._work, self._freed, is_held=self.hooks.is_behind)
@@ -101,6 +107,7 @@ class Crew:
             pool.close()
         self._watch.stop(seconds_left())
         self._deadlines.stop(seconds_left())
+        self._progress.stop(seconds_left())
         self._settler.stop(seconds_left())
         self.hooks.close()
         self._leave()
@@ -141,6 +148,7 @@ class Crew:
             claim=flight.claim,
             verdict=verdict,
             duration_ms=execution.duration_ms if execution else 0,
+            progress=None if flight.progress is None else flight.progress.left(),
             sweep=flight.handle.has_ledger,
         )
         self._settler.send(flight, settlement)

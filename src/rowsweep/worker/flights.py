@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.queue.records import Asked, Job
     from rowsweep.signals import RunSignal
+    from rowsweep.steps.progress import Progress
     from rowsweep.worker.admission.gate import Permit
     from rowsweep.worker.run.execution import Execution
 
@@ -23,7 +24,8 @@ class Flight:
     """One claimed job of this process; its handle is the one it was claimed under, whatever is declared later.
 
     `renewed_at` is the monotonic reading before the last statement that landed for its claim; `permit` is what it
-    holds of limiter and caps; `result` is what its body returned, kept for a hook alone.
+    holds of limiter and caps; `result` is what its body returned, kept for a hook alone; `progress` is what it
+    says of how far it is.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Flight:
         self.revoked: RowsweepError | None = None
         self.execution: Execution | None = None
         self.result: Any = None
+        self.progress: Progress | None = None
         self.settled = threading.Event()
         self.finish_work: Callable[[], None] | None = None
         self.permit: Permit | None = None

@@ -92,7 +92,7 @@ class Keeper:
 
     def _take_answer(self, flight: Flight, held: bool | None, stamp: float, now: float) -> None:
         if held is False:
-            self._lose(flight, "the fence refused its renewal")
+            self.lose(flight, "the fence refused its renewal")
         elif held and now < flight.renewed_at + self._window:
             flight.renewed_at = stamp
             flight.renew_at = stamp + self._every
@@ -104,9 +104,9 @@ class Keeper:
         now = self._clock.monotonic()
         for flight in self._held():
             if now >= flight.renewed_at + self._window:
-                self._lose(flight, f"no renewal landed within {self._window:g} s")
+                self.lose(flight, f"no renewal landed within {self._window:g} s")
 
-    def _lose(self, flight: Flight, why: str) -> None:
+    def lose(self, flight: Flight, why: str) -> None:
         """Revoke the claim and report it once; a run whose end was decided is the settle's own business."""
         job = flight.job
         reason = LeaseLost(

@@ -24,7 +24,8 @@ class WorkerOptions:
     `concurrency` is one number for each queue or a table by queue (one that is not in it gets 8). `poll` is the
     longest an idle worker goes without looking, `poll_with_wake` that while commits made elsewhere are heard of,
     `poll_floor` the shortest. `visibility` is how long a claim stands
-    without a renewal; three renewals must fit in. `margin` is how long before the drain's deadline runs are cut off.
+    without a renewal; three renewals must fit in. `progress_every` is the shortest time between two writes of a run's
+    progress. `margin` is how long before the drain's deadline runs are cut off.
     `limiter` bounds this process's runs; one may be shared by several workers.
     A worker's id is fresh for every start; `id` is what it begins with.
     """
@@ -40,6 +41,7 @@ class WorkerOptions:
     renew_every: str | timedelta | None = None
     margin: str | timedelta = "2s"
     announce_every: str | timedelta = "15s"
+    progress_every: str | timedelta = "1s"
     limiter: ConcurrencyLimiter | None = None
     app_version: str | None = None
     drain_on_shutdown: bool = True
@@ -48,7 +50,15 @@ class WorkerOptions:
         self._check_queues()
         for queue in self.queues:
             count(self.concurrency_of(queue), option=f"concurrency[{queue!r}]", minimum=1)
-        for option in ("poll", "poll_with_wake", "poll_floor", "visibility", "margin", "announce_every"):
+        for option in (
+            "poll",
+            "poll_with_wake",
+            "poll_floor",
+            "visibility",
+            "margin",
+            "announce_every",
+            "progress_every",
+        ):
             duration(getattr(self, option), option=option)
         for option in ("poll", "poll_with_wake", "poll_floor", "visibility"):
             if duration(getattr(self, option), option=option) <= timedelta(0):
@@ -108,6 +118,11 @@ class WorkerOptions:
     def announce_seconds(self) -> float:
         """Answer the interval between two announcements."""
         return duration(self.announce_every, option="announce_every").total_seconds()
+
+    @property
+    def progress_seconds(self) -> float:
+        """Answer the shortest time between two writes of one run's progress."""
+        return duration(self.progress_every, option="progress_every").total_seconds()
 
     def concurrency_of(self, queue: str) -> int:
         """Answer how many runs of this queue there are at once; the table is read by key alone."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.run.deadlines import Deadlines
     from rowsweep.worker.run.execution import Ending
     from rowsweep.worker.run.loop import LoopThread
+    from rowsweep.worker.run.progress import ProgressWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,14 @@ class _Run:
 class Executor:
     """Execute claimed jobs; nothing a body raises comes out of it."""
 
-    def __init__(self, *, driver: Driver, clock: Clock, loop: LoopThread, deadlines: Deadlines) -> None:
+    def __init__(
+        self, *, driver: Driver, clock: Clock, loop: LoopThread, deadlines: Deadlines, progress: ProgressWriter
+    ) -> None:
         self._driver = driver
         self._clock = clock
         self._loop = loop
         self._deadlines = deadlines
+        self._progress = progress
         self._runs: dict[Flight, _Run] = {}
 
     def execute(self, flight: Flight) -> Ending | None:
@@ -115,6 +119,7 @@ class Executor:
         job, handle = flight.job, flight.handle
         value = handle.options.input.parse(job.input)
         tenant = handle.tenant_for(value)
+        flight.progress = self._progress.reporter()
         ctx = RunCtx(
             driver=self._driver,
             record=job,
@@ -122,6 +127,7 @@ class Executor:
             signal=flight.signal,
             actor=Actor(tenant=tenant),
             services=flight.services,
+            reporter=flight.progress,
             read_asked=lambda: flight.asked,
         )
         surroundings = Surroundings(attribution=f"job:{job.name}:{job.id}", tenant=tenant)

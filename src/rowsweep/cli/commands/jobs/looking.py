@@ -69,6 +69,8 @@ def _pairs(job: JobView, steps: Sequence[StepView]) -> list[tuple[str, str]]:
     from rowsweep.jobs.json_form import json_text, safe_json
 
     shown = {name: value for name, value in job.as_json().items() if value is not None}
+    if words := values.progress(job.progress):
+        shown["progress"] = words
     pairs = [(name, value if isinstance(value, str) else json_text(safe_json(value))) for name, value in shown.items()]
     for step in steps:
         took = values.instant(step.completed_at or step.started_at)
