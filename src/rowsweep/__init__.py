@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rowsweep.app import (
     App,
     attach,
+    board,
     connect,
     counters,
     current,
@@ -66,9 +67,10 @@ __all__ = [
     "EnqueueOptions", "EnqueueResult", "Event", "Export", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver",
     "MemoryEventBus", "Ndjson", "OutboxRelay", "Parquet", "PostgresDriver", "PostgresEventBus", "Purge", "Retry",
     "Rows", "RowsweepError", "Run", "Scheduler", "Settled", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker",
-    "attach", "backfill", "configure_lifecycle", "connect", "counters", "current", "event_bus", "events_purge_target",
-    "expired", "export_rows", "health", "install", "job", "jobs", "ledger", "older_than", "own_targets",
-    "publish_event", "purge", "read_export", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "work",
+    "attach", "backfill", "board", "configure_lifecycle", "connect", "counters", "current", "event_bus",
+    "events_purge_target", "expired", "export_rows", "health", "install", "job", "jobs", "ledger", "older_than",
+    "own_targets", "publish_event", "purge", "read_export", "reset_event_bus", "runs", "task", "transaction",
+    "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {

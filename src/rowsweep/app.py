@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, BackfillStatus, SweepKind
     from rowsweep.scheduler.leaders import Leader
     from rowsweep.scheduler.scheduler import Scheduler
+    from rowsweep.show.notebook.board import BoardView
     from rowsweep.show.notebook.poller import Poller
     from rowsweep.worker.worker import Worker
 
@@ -259,6 +260,13 @@ class App:
         if self._poller is not None:
             self._poller.tell(row)
 
+    def board(self) -> BoardView:
+        """Answer everything at a glance; as the last line of a cell it is live."""
+        from rowsweep.operate.board import take_board
+        from rowsweep.show.notebook.board import BoardView
+
+        return BoardView(lambda before: take_board(self._driver, before), self.run_of, self.poller())
+
     def poller(self) -> Poller:
         """Answer what keeps this process's open views up to date."""
         from rowsweep.show.notebook.poller import Poller
@@ -391,6 +399,11 @@ def attach(run: str | UUID) -> Run:
 def runs(*, name: str | None = None, limit: int = 100) -> list[Snapshot]:
     """Answer snapshots of the newest runs."""
     return current().runs(name=name, limit=limit)
+
+
+def board() -> BoardView:
+    """Answer everything at a glance, live as the last line of a cell: sweeps, jobs, workers, schedules."""
+    return current().board()
 
 
 def ledger(*, name: str | None = None, limit: int = 1_000) -> pl.DataFrame:

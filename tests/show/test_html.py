@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowsweep.show.figures import rate_now, run_figures
 from rowsweep.show.html import run as page
 from rowsweep.show.html.chart import chart, peak_words, rates
+from rowsweep.show.html.figures import rate_now, run_figures
 from rowsweep.show.html.style import STYLE
 from tests.show.snapshots import snapshot
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
 
 SECONDS_BETWEEN_LOOKS: Final = 0.25
-_SECONDS_BETWEEN_LINES: Final = 3.0
+SECONDS_BETWEEN_LINES: Final = 3.0
 _DRAWN_PER_SECOND: Final = 8
 _NUMBERS: Final = re.compile(r"\d+")
 
@@ -83,7 +83,7 @@ class LineDisplay:
         if self._said == said and real_monotonic() < self._next_at:
             return
         self._said = said
-        self._next_at = real_monotonic() + _SECONDS_BETWEEN_LINES
+        self._next_at = real_monotonic() + SECONDS_BETWEEN_LINES
         self._write(snapshot_line(snapshot) + (f"  [{note}]" if note else ""))
 
 

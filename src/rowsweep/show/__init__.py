@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rowsweep.show.display import bundle
+from rowsweep.show.html.bundle import bundle
 
 __all__ = ["bundle"]

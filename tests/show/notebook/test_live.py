@@ -145,9 +145,9 @@ def test_a_view_whose_output_was_cleared_asks_no_longer_until_it_is_drawn_again(
 ) -> None:
     """N-103: ten views cost one query, none cost none."""
     view, poller = opened(Run())
-    assert view._panel is not None
+    assert view.panel is not None
     for pages, watching in ((1, [view]), (0, []), (1, [view]), (2, [view]), (1, [view]), (0, [])):
-        view._panel.box._view_count = pages
+        view.panel.box._view_count = pages
         assert poller.watching == watching
 
 
@@ -178,8 +178,8 @@ def test_a_refusal_is_said_in_the_view(published: list[dict[str, Any]]) -> None:
     poller.asked.clear()
     view._press("pause", "")
     assert poller.asked.wait(10)
-    assert view._panel is not None
-    text = "".join(part.value for part in view._panel.box.children[1:-1])
+    assert view.panel is not None
+    text = "".join(part.value for part in view.panel.box.children[1:-1])
     assert "It has &lt;ended&gt;. launch it again" in text
 
 

@@ -1,4 +1,4 @@
-"""`rowsweep ledger` and `rowsweep watch`: what has run here, and what runs now."""
+"""`rowsweep ledger`, `watch` and `board`: what has run here, and what runs now."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.following import SECONDS_BETWEEN_LOOKS, LineDisplay, display_for
+from rowsweep.cli.following import SECONDS_BETWEEN_LINES, SECONDS_BETWEEN_LOOKS, LineDisplay, display_for
 from rowsweep.cli.session import session_of
 from rowsweep.cli.stopping import INTERRUPTED, Signals
-from rowsweep.errors import SweepNotFound
+from rowsweep.errors import RowsweepError, SweepNotFound
+from rowsweep.operate.board import take_board
 from rowsweep.show import tables
+from rowsweep.show.board.views import BoardInTerminal, board_line, board_text
 
 if TYPE_CHECKING:
     from rowsweep.app import App
@@ -24,12 +26,14 @@ Status = Literal["running", "paused", "done", "failed", "cancelled"]
 Kind = Literal["backfill", "export", "purge"]
 
 _SECONDS_BETWEEN_DOCUMENTS: Final = 1.0
+_SECONDS_BETWEEN_BOARDS: Final = 1.0
 
 
 def add_to(application: typer.Typer) -> None:
     """Add the commands to the application."""
     application.command("ledger", epilog=EPILOG)(ledger)
     application.command("watch", epilog=EPILOG)(watch)
+    application.command("board", epilog=EPILOG)(board)
 
 
 def ledger(
@@ -63,6 +67,48 @@ def watch(
     if signals.name is not None:
         session.output.note(f"Stopped watching; {last.name} goes on. Watch again: rowsweep watch {last.run_id}")
         raise typer.Exit(INTERRUPTED)
+
+
+def board(
+    context: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="Show it once in full and leave.")] = False,
+) -> None:
+    """Watch everything: sweeps, jobs, workers, dead letters, and the schedules declared here.
+
+    On a terminal it is redrawn; a pipe gets a line every few seconds, --json one document. Ctrl-C leaves.
+    """
+    session = session_of(context)
+    output = session.output
+    try:
+        session.load()
+    except RowsweepError as error:
+        output.note(f"Schedules are left out: {error.cause}")
+    with session.app() as app, Signals() as signals:
+        if once or output.is_json:
+            taken = take_board(app.driver)
+            output.draw(BoardInTerminal(taken), board_text(taken), taken.as_json())
+        else:
+            _watch_board(app, output, signals)
+    if signals.name is not None:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _watch_board(app: App, output: Output, signals: Signals) -> None:
+    from rich.live import Live
+
+    taken = take_board(app.driver)
+    if not output.is_terminal:
+        output.say(board_line(taken))
+        while not signals.wait(SECONDS_BETWEEN_LINES):
+            taken = take_board(app.driver, taken)
+            output.say(board_line(taken))
+        return
+    with Live(
+        BoardInTerminal(taken, note="Ctrl-C leaves"), console=output.console, vertical_overflow="ellipsis"
+    ) as live:
+        while not signals.wait(_SECONDS_BETWEEN_BOARDS):
+            taken = take_board(app.driver, taken)
+            live.update(BoardInTerminal(taken, note="Ctrl-C leaves"), refresh=True)
 
 
 def watch_run(run: Run, output: Output, signals: Signals, *, as_documents: bool = True) -> Snapshot:

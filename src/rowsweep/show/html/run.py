@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rowsweep.show import facts, values
 from rowsweep.show.clean import as_html, clean, clean_lines
-from rowsweep.show.figures import run_figures
 from rowsweep.show.html.chart import chart, peak_words
+from rowsweep.show.html.figures import run_figures
 from rowsweep.show.html.style import STYLE, colour, marked
 from rowsweep.show.plain import details
 

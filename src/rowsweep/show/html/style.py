@@ -55,6 +55,10 @@ font-family:var(--jp-code-font-family,monospace)}
 text-overflow:ellipsis}
 .rowsweep .rs-frame th,.rowsweep .rs-frame td{padding:.15em .9em .15em .3em;border-bottom:1px solid var(--rs-line)}
 .rowsweep .rs-changed{font-weight:600;box-shadow:inset 2px 0 0 var(--rs-busy);background:var(--rs-back)}
+.rowsweep .rs-board{overflow-x:auto}
+.rowsweep .rs-row{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,1.6fr) repeat(3,minmax(0,1fr));gap:.8em;
+align-items:baseline;line-height:28px}
+.rowsweep .rs-row span{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .rowsweep h4{margin:.7em 0 .1em;font-size:1em;font-weight:600}
 """
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 import threading
 import warnings
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import RowsweepError
-from rowsweep.show.html.run import snapshot_html
+from rowsweep.show.html.bundle import bundle
 from rowsweep.show.notebook import outputs
 from rowsweep.show.notebook.panel import RunPanel, Verb
-from rowsweep.show.plain import snapshot_line
 
 if TYPE_CHECKING:
     from rowsweep.show.notebook.poller import Poller
     from rowsweep.sweeps.snapshot import Snapshot
 
 _SECONDS_BETWEEN_PICTURES: Final = 10.0
-_NO_WIDGETS: Final = f"<small>For a view with buttons: {outputs.INSTALL}, then restart the kernel.</small>"
 
 
 class Steered(Protocol):
@@ -62,76 +60,44 @@ def show_run(run: Steered, poller: Poller) -> None:
         raise
 
 
-def picture(snapshot: Snapshot, *, mark: str = "", note: str = "") -> dict[str, Any]:
+def picture(snapshot: Snapshot, *, mark: str = "", note: str = "") -> dict[str, str]:
     """Answer the run as a bundle that stands still: what a saved notebook shows."""
-    at = SystemClock().now() if snapshot.is_open else None
-    return {"text/plain": snapshot_line(snapshot), "text/html": snapshot_html(snapshot, at=at, mark=mark, note=note)}
+    return bundle(snapshot, at=SystemClock().now() if snapshot.is_open else None, mark=mark, note=note)
 
 
-class RunView:
-    """Show one run twice: as a picture that the notebook keeps, and as widgets that take its place while they live.
-
-    The picture is renewed when the state changes, and every few seconds. Without ipywidgets it is all there is.
-    """
+class PanelView:
+    """Keep the widgets of one run up to date, and do what is pressed on them."""
 
     def __init__(self, run: Steered, poller: Poller) -> None:
         self._run = run
         self._poller = poller
-        self._mark = f"rowsweep-{token_hex(6)}"
-        self._picture = outputs.Output()
-        self._panel: RunPanel | None = None
         self._lock = threading.Lock()
-        self._pictured = ""
-        self._next_picture_at = 0.0
-        self._was_on_a_page = False
+        self.panel: RunPanel | None = None
 
     @property
     def run_id(self) -> UUID:
         """The run it shows."""
         return self._run.run_id
 
-    def open(self, snapshot: Snapshot) -> None:
-        """Put the view below the cell, and keep it up to date."""
-        if outputs.has_widgets():
-            self._panel = RunPanel(snapshot, self._press, hides=self._mark)
-            box = self._panel.box
-            # Counting begins at zero, which an output that nobody has drawn yet has too.
-            box._view_count = 0
-            box.observe(self._pages_changed, "_view_count")
-        self._take_picture(snapshot)
-        if self._panel is not None:
-            outputs.show_once(
-                outputs.widget_bundle(self._panel.box, "(a live view; its last state is the output above)")
-            )
-        self._poller.watch(self)
+    def make(self, snapshot: Snapshot, *, hides: str) -> RunPanel:
+        """Make the widgets; `hides` is as in `RunPanel`."""
+        self.panel = RunPanel(snapshot, self._press, hides=hides)
+        return self.panel
 
     def show(self, snapshot: Snapshot) -> None:
         """Bring the view to this snapshot."""
         with self._lock:
-            if self._panel is not None:
-                self._panel.show(snapshot, retry_in=_seconds_until(snapshot))
-            is_due = real_monotonic() >= self._next_picture_at or self._panel is None
-            if is_due or snapshot.words != self._pictured:
-                self._take_picture(snapshot)
+            if self.panel is not None:
+                self.panel.show(snapshot, retry_in=_seconds_until(snapshot))
+            self._shown(snapshot)
 
     def say(self, words: str) -> None:
         """Say why the run cannot be shown."""
-        if self._panel is not None:
-            self._panel.say(words)
+        if self.panel is not None:
+            self.panel.say(words)
 
-    def _take_picture(self, snapshot: Snapshot) -> None:
-        self._pictured = snapshot.words
-        self._next_picture_at = real_monotonic() + _SECONDS_BETWEEN_PICTURES
-        note = "" if self._panel is not None else _NO_WIDGETS
-        self._picture.show(picture(snapshot, mark=self._mark, note=note))
-
-    def _pages_changed(self, change: Any) -> None:
-        """Ask only for as long as a page shows the widgets: the output may be cleared, and drawn again."""
-        if change["new"]:
-            self._was_on_a_page = True
-            self._poller.watch(self)
-        elif self._was_on_a_page:
-            self._poller.forget(self)
+    def _shown(self, snapshot: Snapshot) -> None:
+        """Do what else a new snapshot asks for."""
 
     def _press(self, verb: Verb, rate: str) -> None:
         """Steer the run on a thread of its own: the kernel may be at work, or the database slow to answer."""
@@ -146,6 +112,41 @@ class RunView:
         except RowsweepError as error:
             self.say(f"{error.cause} {error.fix}")
         self._poller.watch(self)
+
+
+class RunView(PanelView):
+    """Show one run twice: as a picture that the notebook keeps, and as widgets that take its place while they live.
+
+    The picture is renewed when the state changes, and every few seconds. Without ipywidgets it is all there is.
+    """
+
+    def __init__(self, run: Steered, poller: Poller) -> None:
+        super().__init__(run, poller)
+        self._mark = f"rowsweep-{token_hex(6)}"
+        self._picture = outputs.Output()
+        self._pictured = ""
+        self._next_picture_at = 0.0
+
+    def open(self, snapshot: Snapshot) -> None:
+        """Put the view below the cell, and keep it up to date."""
+        if outputs.has_widgets():
+            box = self.make(snapshot, hides=self._mark).box
+            outputs.while_on_a_page(box, lambda: self._poller.watch(self), lambda: self._poller.forget(self))
+        self._take_picture(snapshot)
+        if self.panel is not None:
+            outputs.show_once(outputs.widget_bundle(self.panel.box))
+        self._poller.watch(self)
+
+    def _shown(self, snapshot: Snapshot) -> None:
+        is_due = real_monotonic() >= self._next_picture_at or self.panel is None
+        if is_due or snapshot.words != self._pictured:
+            self._take_picture(snapshot)
+
+    def _take_picture(self, snapshot: Snapshot) -> None:
+        self._pictured = snapshot.words
+        self._next_picture_at = real_monotonic() + _SECONDS_BETWEEN_PICTURES
+        note = "" if self.panel is not None else outputs.NO_WIDGETS
+        self._picture.show(picture(snapshot, mark=self._mark, note=note))
 
 
 def _seconds_until(snapshot: Snapshot) -> float | None:

@@ -9,7 +9,8 @@ from secrets import token_hex
 from typing import Any
 
 WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
-INSTALL = "pip install 'rowsweep[notebook]'"
+NO_WIDGETS = "<small>For a view with buttons: pip install 'rowsweep[notebook]', then restart the kernel.</small>"
+_WORDS = "(a live view; its last state is the output above)"
 
 
 def in_kernel() -> bool:
@@ -55,10 +56,27 @@ def show_once(bundle: Mapping[str, Any]) -> None:
     _publish(bundle)
 
 
-def widget_bundle(widget: Any, words: str) -> dict[str, Any]:
+def while_on_a_page(widget: Any, drawn: Callable[[], None], gone: Callable[[], None]) -> None:
+    """Call `gone` when no page shows the widget any more (its output was cleared), `drawn` when one does again."""
+    was_drawn = False
+
+    def pages_changed(change: Any) -> None:
+        nonlocal was_drawn
+        if change["new"]:
+            was_drawn = True
+            drawn()
+        elif was_drawn:
+            gone()
+
+    # Counting begins at zero, which an output that nobody has drawn yet has too.
+    widget._view_count = 0
+    widget.observe(pages_changed, "_view_count")
+
+
+def widget_bundle(widget: Any) -> dict[str, Any]:
     """Answer the bundle of a live widget; where no widget can be shown, the output beside it speaks for it."""
     view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-    return {"text/plain": words, "text/html": f"<!-- {words} -->", WIDGET_TYPE: view}
+    return {"text/plain": _WORDS, "text/html": f"<!-- {_WORDS} -->", WIDGET_TYPE: view}
 
 
 def _publish(bundle: Mapping[str, Any], **how: Any) -> None:

@@ -35,6 +35,7 @@ def run_figures(snapshot: Snapshot) -> list[Figure]:
     taken = "" if snapshot.batch_ms is None else f"in {values.milliseconds(snapshot.batch_ms)}"
     batches = f"{values.number(snapshot.batches)} batches"
     aside = f"{values.number(snapshot.rejected_rows)} set aside" if snapshot.rejected_rows else ""
+    attempt = facts.attempt_words(snapshot) or ""
     return [
         Figure(title="Rows", value=rows, more=f"of {of}" if of else unknown),
         Figure(
@@ -51,7 +52,7 @@ def run_figures(snapshot: Snapshot) -> list[Figure]:
         Figure(
             title="Written",
             value=values.number(snapshot.written),
-            more=", ".join(filter(None, [facts.attempt_words(snapshot), aside])),
+            more=", ".join(filter(None, [attempt.removesuffix(" failed"), aside])),
         ),
     ]
 

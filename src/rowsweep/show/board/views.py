@@ -1,0 +1,80 @@
+"""Show a board in a terminal, as text, in one line for a pipe, and as a bundle for a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from rowsweep.show import facts, values
+from rowsweep.show.board.tables import board_tables
+from rowsweep.show.clean import as_html, clean
+from rowsweep.show.html.style import STYLE
+from rowsweep.show.terminal import STYLES
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from rowsweep.operate.board import Board
+
+
+def board_line(board: Board) -> str:
+    """Answer the board in one line: what a pipe gets every few seconds."""
+    states = [run.status for run in board.runs]
+    counted = [
+        (states.count("running"), "sweeps at work"),
+        (states.count("paused"), "paused"),
+        (sum(each.running for each in board.queues), "jobs running"),
+        (sum(each.due for each in board.queues), "due"),
+        (sum(each.delayed for each in board.queues), "delayed"),
+        (sum(each.dead for each in board.queues), "dead"),
+        (len(board.workers), "workers"),
+    ]
+    said = [f"{what} {values.number(amount)}" for amount, what in counted]
+    at_work = [f"{run.name} {facts.percent_words(run)}".strip() for run in board.runs if run.status == "running"]
+    return "  ".join([f"{values.instant(board.taken_at)} UTC", *said, *map(clean, at_work)])
+
+
+class BoardInTerminal:
+    """Draw a board in a terminal, each table fitted to its width."""
+
+    def __init__(self, board: Board, *, note: str | None = None) -> None:
+        self._board = board
+        self._note = note
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text.assemble((self._board.place, "bold"), f"   {values.instant(self._board.taken_at)} UTC")
+        for title, table in board_tables(self._board):
+            yield Text(f"\n{title}", "bold")
+            yield from console.render(table.in_terminal(), options)
+        if self._note:
+            yield Text(f"\n{self._note}", STYLES["dim"])
+
+
+def board_text(board: Board) -> str:
+    """Answer the board as plain text, nothing cut."""
+    parts = [f"{board.place}  {values.instant(board.taken_at)} UTC"]
+    parts += [f"{title}\n{table.as_plain()}" for title, table in board_tables(board)]
+    return "\n\n".join(parts)
+
+
+def board_bundle(board: Board, *, mark: str = "", note: str = "") -> dict[str, str]:
+    """Answer the board as a page that stands still; `mark` and `note` are as in `snapshot_html`."""
+    page = f"{head_html(board)}{''.join(sections_html(board))}{note}"
+    return {"text/plain": board_text(board), "text/html": f'{STYLE}<div class="rowsweep {as_html(mark)}">{page}</div>'}
+
+
+def head_html(board: Board) -> str:
+    """Answer where and when the board was taken."""
+    return (
+        f'<div class="rs-head"><span class="rs-name">{as_html(board.place)}</span> '
+        f"<small>as of {values.instant(board.taken_at)} UTC</small></div>"
+    )
+
+
+def sections_html(board: Board) -> list[str]:
+    """Answer the board's tables as HTML, the sweeps first."""
+    return [
+        f'<section class="rs-board" aria-label="{as_html(title)}"><h4>{as_html(title)}</h4>{table.as_html()}</section>'
+        for title, table in board_tables(board)
+    ]
