@@ -71,10 +71,11 @@ def parse(text: str) -> tuple[str, ...]:
 def test_the_tree_is_whole() -> None:
     """D-40, as far as the commands are there."""
     assert {" ".join(path) for path in COMMANDS} == {
-        "demo", "run", "up", "worker", "scheduler", "relay", "ledger", "watch", "board", "tasks ls", "tasks next", "tasks fire",
+        "demo", "run", "up", "worker", "scheduler", "relay", "ledger", "watch", "board",
+        "tasks ls", "tasks next", "tasks fire",
         "outbox ls", "outbox retry",
         "sweeps ls", "sweeps show", "sweeps preview", "sweeps launch", "sweeps pause", "sweeps resume", "sweeps cancel",
-        "sweeps tune",
+        "sweeps tune", "sweeps apply",
         "jobs ls", "jobs dead", "jobs show", "jobs stats", "jobs workers", "jobs names", "jobs cancel", "jobs requeue",
         "jobs rm",
         "events publish",
