@@ -8,7 +8,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from rowsweep.errors import InvariantBroken, UnknownSource
+from rowsweep.errors import InvalidDeclaration, InvariantBroken, UnknownSource
 from rowsweep.sweeps.export.types.schema import describe
 from rowsweep.sweeps.keyset.catalog import find_table
 from rowsweep.sweeps.keyset.rows import Rows
@@ -97,6 +97,13 @@ def test_an_unknown_column_is_refused_with_the_nearest_one(connection: Connectio
     connection.execute("create table t (id int primary key, price numeric(10,2))")
     with pytest.raises(UnknownSource, match="'price'"):
         described(connection, "t", as_text=["prise"])
+
+
+def test_text_is_not_asked_of_a_column_that_is_not_exported(connection: Connection) -> None:
+    """N-114: rather than to do nothing."""
+    connection.execute("create table t (id int primary key, price numeric(10,2), till date)")
+    with transaction(connection), pytest.raises(InvalidDeclaration, match="'till', which is not exported"):
+        describe(connection, find_table(connection, Rows("t")), ["id", "price"], as_text=["till"])
 
 
 def test_the_manifest_lists_name_type_and_arrow_type(connection: Connection) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import Connection, sql
 from psycopg.errors import UndefinedTable
 
-from rowsweep.errors import InvariantBroken, UnknownSource
+from rowsweep.errors import InvalidDeclaration, InvariantBroken, UnknownSource
 from rowsweep.sweeps.export.types.catalog import CatalogType, column_types
 from rowsweep.sweeps.export.types.mapping import arrow_type, expression, is_free_text
 from rowsweep.sweeps.keyset.catalog import Table, quoted
@@ -125,11 +125,18 @@ def describe(
 ) -> ExportSchema:
     """Fix the schema of an export from the catalog: columns in the given order, those of `as_text` as their text.
 
-    Raises UnknownSource for a column that is not there.
+    Raises UnknownSource for a column that is not there, InvalidDeclaration for one of `as_text` that is not exported.
     """
     types = column_types(connection, table.schema, table.name)
     for name in (*columns, *as_text):
         table.column(name)
+    for name in as_text:
+        if name not in columns:
+            raise InvalidDeclaration(
+                f"as_text names the column {name!r}, which is not exported (Rows(columns=…) does not name it).",
+                fix=f"leave {name!r} out of as_text=, or add it to Rows(columns=…)",
+                meta={"field": "as_text"},
+            )
     fields = tuple(Field(name=name, type=types[name], as_text=name in as_text) for name in columns)
     is_whole = set(columns) == set(types)
     return ExportSchema(schema=table.schema, table=table.name, fields=fields, key=table.key, is_whole=is_whole)
