@@ -187,7 +187,7 @@ def test_a_wrong_phase_or_budget_is_refused() -> None:
 
 
 def test_the_process_has_one_lifecycle_until_it_has_closed() -> None:
-    """D-32."""
+    """D-32, S-311: the drain's budget, 25 s unless configured."""
     configure_lifecycle(deadline="40s")
     first = lifecycle()
     assert lifecycle() is first

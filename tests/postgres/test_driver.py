@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
 from rowsweep.embedded import EmbeddedServer
-from rowsweep.errors import DriverUnavailable, InvalidOption, TimedOut, TransactionEnded
+from rowsweep.errors import DriverUnavailable, InvalidOption, TimedOut, TransactionEnded, UnknownRowStatus
 from rowsweep.queue.postgres.connections import Connections
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.postgres.install import install
@@ -363,3 +363,24 @@ def test_steps_keep_their_order_within_one_transaction(driver: PostgresDriver) -
         for name in names:
             tx.stores.steps.put(StepPut(run_id=job.run_id, name=name, kind="run", status="done"), claim_of(job))
     assert [step.name for step in driver.stores().steps.list(job.run_id)] == names
+
+
+def test_a_row_whose_status_is_unknown_is_refused(connection: psycopg.Connection[Any], dsn: str) -> None:
+    """S-088: a later release's state is never passed on as if it were understood."""
+    install(connection)
+    driver = PostgresDriver(dsn)
+    try:
+        (queued,) = driver.stores().jobs.enqueue([new_job()])
+        checks = connection.execute(
+            "select conname from pg_constraint where conrelid = 'x_jobs'::regclass and contype = 'c'"
+        ).fetchall()
+        for (name,) in checks:
+            connection.execute(sql.SQL("alter table x_jobs drop constraint {}").format(sql.Identifier(name)))
+        connection.execute("update x_jobs set state = 'hibernating'")
+        inspection = driver.stores().inspection
+        assert inspection is not None
+        with pytest.raises(UnknownRowStatus, match="hibernating") as caught:
+            inspection.get(queued.id)
+        assert caught.value.code == "X_JOB_ROW_STATUS_UNKNOWN"
+    finally:
+        driver.close()

@@ -21,7 +21,7 @@ SNAPSHOT = Path(__file__).with_name("schema.txt")
 
 
 def test_the_schema_equals_its_snapshot(connection: psycopg.Connection[Any], schema: str) -> None:
-    """N-025, N-028: columns, defaults, keys, checks, indexes and storage settings, to the letter."""
+    """N-025, N-028, S-082, S-083: columns, defaults, keys, checks, indexes and storage settings, to the letter."""
     install(connection)
     assert describe(connection, schema) == SNAPSHOT.read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The driver under test: every test of this folder runs over memory and over Postgres."""
+"""The driver under test: every test of this folder runs over memory and over Postgres (S-436)."""
 
 from __future__ import annotations
 

@@ -333,3 +333,24 @@ def test_a_lapsed_row_under_a_full_cap_is_buried_but_not_taken_again(world: Worl
     passed = world.claim("capped", "mail", busy=[("capped", None), ("mail", "a")])
     assert (ids_of(passed.jobs), ids_of(passed.buried)) == ([], [spent.id])
     assert sorted(ids_of(world.claim("capped", "mail").jobs)) == sorted([keyed.id, plain.id])
+
+
+def test_a_claim_whose_answer_is_lost_costs_an_attempt_and_a_window(world: World) -> None:
+    """N-126: the server committed and nobody heard of it; the job is delivered again once its window has passed."""
+    job_id = world.enqueue(max_attempts=2)
+    world.claim(visibility_seconds=30.0)
+    world.hands.pass_time(29)
+    assert world.claim().jobs == []
+    world.hands.pass_time(2)
+    again = world.take()
+    assert (again.id, again.attempt, again.claims) == (job_id, 2, 2)
+
+
+def test_a_lost_answer_buries_a_job_of_one_attempt_unrun(world: World) -> None:
+    """N-126: as the documentation's guarantees say."""
+    job_id = world.enqueue(max_attempts=1)
+    world.claim(visibility_seconds=30.0)
+    world.hands.pass_time(31)
+    passed = world.claim()
+    assert (passed.jobs, ids_of(passed.buried)) == ([], [job_id])
+    assert world.job(job_id).state == "dead"

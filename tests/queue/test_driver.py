@@ -9,7 +9,7 @@ import pytest
 from rowsweep.errors import NotImplementedByDriver, RowsweepError
 from rowsweep.queue.contract import Driver
 from rowsweep.queue.memory.driver import MemoryDriver
-from rowsweep.queue.records import claim_of
+from rowsweep.queue.records import Claim, claim_of
 from rowsweep.queue.verdicts import Done, Settlement
 from tests.queue.world import World, batch_close, fresh_id, new_backfill, new_job, step_put, totals, worker_info
 
@@ -139,3 +139,15 @@ def test_the_memory_driver_lends_no_connection_to_sweeps(memory: MemoryDriver) -
     with pytest.raises(NotImplementedByDriver) as refusal, driver.sweep_connection():
         pass
     assert refusal.value.code == "X_NOT_IMPLEMENTED"
+
+
+def test_the_memory_store_forgets_a_key_with_its_last_slot(memory: MemoryDriver) -> None:
+    """S-335: keys come from inputs, so what is free is not kept."""
+    slots = memory.stores().slots
+    assert slots is not None
+    claim = Claim(job_id=fresh_id(), worker_id="w", claim=1)
+    taken = slots.acquire("job:x", limit=1, claim=claim, ttl_seconds=30.0)
+    assert taken is not None
+    assert len(memory._state.slots) == 1
+    slots.release([taken])
+    assert memory._state.slots == {}

@@ -75,7 +75,7 @@ def test_a_worker_with_nothing_declared_only_announces_itself(memory: Shop) -> N
 
 
 def test_a_full_pass_is_followed_by_another_without_a_look(memory: Shop) -> None:
-    """S-383, N-043: `again` while passes come back full, whatever the interval."""
+    """S-283, S-383, N-043: `again` while passes come back full, whatever the interval."""
 
     @job(tenant="none", input=int)
     def work(ctx: Ctx, number: int) -> None: ...

@@ -33,7 +33,7 @@ print("leaving", flush=True)
 
 
 def test_leaving_the_interpreter_hands_back_what_still_runs(postgres: Shop, queue_dsn: str) -> None:
-    """N-004, N-005, S-298, N-019: no thread can be started any more, and none keeps the process alive."""
+    """N-004, N-005, S-298, S-326, N-019: no thread can be started any more, and none keeps the process alive."""
 
     @job("stubborn", tenant="none")
     def stubborn(ctx: Ctx) -> None: ...

@@ -31,6 +31,7 @@ JOB_STATES: Final[tuple[JobState, ...]] = LIVE_STATES + FINISHED_STATES
 BACKFILL_STATUSES: Final[tuple[BackfillStatus, ...]] = ("running", "paused", "done", "failed", "cancelled")
 
 DEFAULT_QUEUE: Final = "default"
+DEFAULT_VISIBILITY_SECONDS: Final = 30.0
 LEASE_LAPSED_FINAL_ATTEMPT: Final = (
     "The lease lapsed on the final attempt: the worker stopped, or could not renew, before the run ended."
 )
@@ -41,6 +42,7 @@ MOST_COUNTED: Final = 1_000_000
 __all__ = [
     "BACKFILL_STATUSES",
     "DEFAULT_QUEUE",
+    "DEFAULT_VISIBILITY_SECONDS",
     "FINISHED_STATES",
     "JOB_STATES",
     "LEASE_LAPSED_FINAL_ATTEMPT",
@@ -150,7 +152,7 @@ class ClaimOptions:
     names: Sequence[str]
     worker_id: str
     limit: int
-    visibility_seconds: float = 30.0
+    visibility_seconds: float = DEFAULT_VISIBILITY_SECONDS
     drop_exhausted: Sequence[str] = ()
     busy: Sequence[tuple[str, str | None]] = ()
     rooms: Mapping[str, int] = field(default_factory=dict)

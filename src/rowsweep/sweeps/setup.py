@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import psycopg
 
-from rowsweep.errors import ChangedSinceApplied, InvalidDeclaration, InvalidSweepSql
+from rowsweep.errors import InvalidDeclaration, InvalidSweepSql
 from rowsweep.sweeps.batch.connection import transaction_settings
 from rowsweep.sweeps.keyset.catalog import Column, Table, find_table
 from rowsweep.sweeps.keyset.cursor import PlainCursor, run
 from rowsweep.sweeps.keyset.statements import Statements, cursor_values
+from rowsweep.sweeps.refusals import refuse_changed
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json
@@ -89,15 +90,7 @@ def source_of(rows: Rows) -> dict[str, Any]:
 
 def check_source(name: str, setup: Setup, rows: Rows) -> None:
     """Refuse to go on with a table, key or where that differ from those the run began with."""
-    now = source_of(rows)
-    changed = [field for field, value in now.items() if setup.source.get(field) != value]
-    if changed:
-        raise ChangedSinceApplied(
-            f"The {changed[0]} of {name!r} changed while its run was under way: it began with "
-            f"{setup.source.get(changed[0])!r:.200}, the declaration now says {now[changed[0]]!r:.200}.",
-            fix="restore the declaration to let the run finish, or cancel the run and launch anew",
-            meta={"sweep": name, "changed": changed},
-        )
+    refuse_changed(repr(name), began=setup.source, now=source_of(rows), meta={"sweep": name})
 
 
 def statements_for(table: Table, rows: Rows, *, bounded: bool) -> Statements:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from rowsweep.errors import InvalidDeclaration
 from rowsweep.options import Rate, count, duration, rate
 from rowsweep.sweeps.keyset.rows import Rows
+from rowsweep.sweeps.refusals import refused
 
 _MOST_BATCH_ROWS: Final = 1_000_000
 
@@ -160,8 +160,3 @@ def _check_texts(option: str, value: object) -> None:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
-
-
-def refused(field: str, expected: str, got: object, fix: str) -> InvalidDeclaration:
-    """Make the refusal of an option that a declaration cannot have."""
-    return InvalidDeclaration(f"{field} must be {expected}; got {got!r:.120}.", fix=fix, meta={"field": field})

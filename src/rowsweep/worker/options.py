@@ -10,7 +10,7 @@ from typing import Final
 from rowsweep.errors import InvalidOption, NoQueuesNamed
 from rowsweep.jobs.request import check_queue
 from rowsweep.options import count, duration
-from rowsweep.queue.records import DEFAULT_QUEUE
+from rowsweep.queue.records import DEFAULT_QUEUE, DEFAULT_VISIBILITY_SECONDS
 from rowsweep.worker.admission.limiter import ConcurrencyLimiter
 
 DEFAULT_CONCURRENCY: Final = 8
@@ -37,7 +37,7 @@ class WorkerOptions:
     poll: str | timedelta = "2s"
     poll_with_wake: str | timedelta = "30s"
     poll_floor: str | timedelta = "500ms"
-    visibility: str | timedelta = "30s"
+    visibility: str | timedelta = timedelta(seconds=DEFAULT_VISIBILITY_SECONDS)
     renew_every: str | timedelta | None = None
     margin: str | timedelta = "2s"
     announce_every: str | timedelta = "15s"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.errors import ChangedSinceApplied
 from rowsweep.sweeps.export.types.schema import ExportSchema, describe
+from rowsweep.sweeps.refusals import refuse_changed
 from rowsweep.sweeps.setup import Setup, set_up
 
 if TYPE_CHECKING:
@@ -45,16 +45,12 @@ class ExportSetup:
 
     def check(self, name: str, spec: ExportSpec) -> None:
         """Refuse to go on in another format or with other columns than the parts so far have."""
-        now = {"format": spec.format.as_json(), "columns": spec.columns_of(self.rows.table)}
-        began = {"format": dict(self.format), "columns": [field.name for field in self.schema.fields]}
-        changed = [field for field, value in now.items() if value != began[field]]
-        if changed:
-            raise ChangedSinceApplied(
-                f"The {changed[0]} of {name!r} changed while its run was under way: it began with "
-                f"{began[changed[0]]!r:.200}, the declaration now says {now[changed[0]]!r:.200}.",
-                fix="restore the declaration to let the run finish, or cancel the run and launch anew",
-                meta={"sweep": name, "changed": changed},
-            )
+        refuse_changed(
+            repr(name),
+            began={"format": dict(self.format), "columns": [field.name for field in self.schema.fields]},
+            now={"format": spec.format.as_json(), "columns": spec.columns_of(self.rows.table)},
+            meta={"sweep": name},
+        )
 
 
 def set_up_export(connection: Any, spec: ExportSpec, where: str) -> ExportSetup:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.options import count
 from rowsweep.sweeps.export.places.place import Where, check_where
-from rowsweep.sweeps.spec import TableSpec, code_of, refused
+from rowsweep.sweeps.refusals import refused
+from rowsweep.sweeps.spec import TableSpec, code_of
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.export.formats.format import Format

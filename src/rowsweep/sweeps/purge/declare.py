@@ -16,7 +16,8 @@ from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import count, duration, finite, format_duration
 from rowsweep.sweeps.handle import Sweep, digest, sweep_options
-from rowsweep.sweeps.spec import PassSpec, code_of, refused
+from rowsweep.sweeps.refusals import refused
+from rowsweep.sweeps.spec import PassSpec, code_of
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from rowsweep.errors import ChangedSinceApplied
 from rowsweep.sweeps.keyset.catalog import Table
 from rowsweep.sweeps.purge.catalog import Aged, Reference, find_aged, find_references
 from rowsweep.sweeps.purge.statements import PurgeStatements
+from rowsweep.sweeps.refusals import refuse_changed
 from rowsweep.sweeps.setup import check_rows, estimate_rows
 
 if TYPE_CHECKING:
@@ -137,15 +137,8 @@ def count_cascades(connection: Any, setup: TargetSetup) -> dict[str, int | None]
 
 def check_unchanged(sweep: str, target: RowTarget, setup: TargetSetup) -> None:
     """Refuse to go on with a target that is another one than the run began with."""
-    now = target.source
-    changed = [field for field, value in now.items() if setup.source.get(field) != value]
-    if changed:
-        raise ChangedSinceApplied(
-            f"The {changed[0]} of the target {target.name!r} of {sweep!r} changed while its run was under way: it "
-            f"began with {setup.source.get(changed[0])!r:.200}, the declaration now says {now[changed[0]]!r:.200}.",
-            fix="restore the declaration to let the run finish, or cancel the run and launch anew",
-            meta={"sweep": sweep, "target": target.name, "changed": changed},
-        )
+    what, meta = f"the target {target.name!r} of {sweep!r}", {"sweep": sweep, "target": target.name}
+    refuse_changed(what, began=setup.source, now=target.source, meta=meta)
 
 
 def _chains(connection: Any, schema: str, table: str, before: tuple[Reference, ...]) -> Iterator[tuple[Reference, ...]]:
