@@ -109,7 +109,8 @@ class Lifecycle:
                 if not finished:
                     finished = True
                     self._in_flight -= 1
-                    self._condition.notify_all()
+                    if not self._in_flight:
+                        self._condition.notify_all()
 
         with self._condition:
             self._in_flight += 1

@@ -22,12 +22,12 @@ class RunSignal:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._aborted = threading.Event()
-        self._reason: RowsweepError | None = None
+        self._is_aborted = False
+        self._waited_for: threading.Event | None = None
+        self._reason: RowsweepError | Callable[[], RowsweepError] | None = None
         self._draining = False
         self._callbacks: dict[object, Callable[[], object]] = {}
         self._parents: tuple[RunSignal, ...] = ()
-        self._removers: list[Callable[[], None]] = []
 
     @classmethod
     def composed(cls, *parents: RunSignal) -> Self:
@@ -38,17 +38,19 @@ class RunSignal:
         signal = cls()
         signal._parents = parents
         for parent in parents:
-            signal._removers.append(parent.on_abort(partial(signal._follow, parent)))
+            parent._call_back(signal, partial(signal._follow, parent))
         return signal
 
     @property
     def aborted(self) -> bool:
         """Answer whether the run must stop now."""
-        return self._aborted.is_set()
+        return self._is_aborted
 
     @property
     def reason(self) -> RowsweepError | None:
         """Answer why the run was aborted; the first reason stays."""
+        if callable(self._reason):
+            self._reason = self._reason()
         return self._reason
 
     @property
@@ -62,23 +64,29 @@ class RunSignal:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds for the abort; answer whether it came. The sleep of a body that can stop."""
-        return self._aborted.wait(timeout)
+        with self._lock:
+            if self._is_aborted:
+                return True
+            self._waited_for = waited_for = self._waited_for or threading.Event()
+        return waited_for.wait(timeout)
 
     def raise_if_aborted(self) -> None:
         """Raise `Interrupted`, carrying the reason, when the run was aborted."""
         if self.aborted:
             raise Interrupted(self.reason) from self.reason
 
-    def abort(self, reason: RowsweepError) -> bool:
+    def abort(self, reason: RowsweepError | Callable[[], RowsweepError]) -> bool:
         """Abort with a reason and run the callbacks in this thread; answer whether this reason was the first.
 
-        A callback that raises is logged, and the next one runs.
+        A callback that raises is logged, and the next one runs. A function is called for the reason once it is read.
         """
         with self._lock:
-            if self._aborted.is_set():
+            if self._is_aborted:
                 return False
             self._reason = reason
-            self._aborted.set()
+            self._is_aborted = True
+            if self._waited_for is not None:
+                self._waited_for.set()
         while (callback := self._next_callback()) is not None:
             _call(callback)
         return True
@@ -89,25 +97,15 @@ class RunSignal:
         A removed callback never starts any more; one that has started in another thread may still be running.
         """
         token = object()
-        with self._lock:
-            waits = not self._aborted.is_set()
-            if waits:
-                self._callbacks[token] = callback
-        if not waits:
-            _call(callback)
-
-        def remove() -> None:
-            with self._lock:
-                self._callbacks.pop(token, None)
-
-        return remove
+        self._call_back(token, callback)
+        return lambda: self._forget(token)
 
     def dispose(self) -> None:
         """Undo the composition: the parents hold no listener, and their later aborts no longer reach this signal."""
         self._draining = self.draining
-        self._parents = ()
-        while self._removers:
-            self._removers.pop()()
+        parents, self._parents = self._parents, ()
+        for parent in parents:
+            parent._forget(self)
 
     def __enter__(self) -> Self:
         return self
@@ -116,6 +114,18 @@ class RunSignal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.dispose()
+
+    def _call_back(self, token: object, callback: Callable[[], object]) -> None:
+        with self._lock:
+            waits = not self._is_aborted
+            if waits:
+                self._callbacks[token] = callback
+        if not waits:
+            _call(callback)
+
+    def _forget(self, token: object) -> None:
+        with self._lock:
+            self._callbacks.pop(token, None)
 
     def _follow(self, parent: RunSignal) -> None:
         if parent.reason is not None:

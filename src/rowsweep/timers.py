@@ -50,6 +50,9 @@ class Looper:
 
     def start(self) -> None:
         """Start the thread, once."""
+        is_started = self._thread is not None
+        if is_started:
+            return
         with self._condition:
             if self._thread is None and not self._is_stopping:
                 self._thread = threading.Thread(target=self._run, name=f"rowsweep-{self._name}", daemon=True)
@@ -57,6 +60,8 @@ class Looper:
 
     def poke(self) -> None:
         """Repeat the step at once, or once more if it is under way."""
+        if self._is_poked:
+            return  # taken back only before a step begins, which then sees what the caller did first
         with self._condition:
             self._is_poked = True
             self._condition.notify_all()

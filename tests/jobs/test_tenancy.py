@@ -11,7 +11,7 @@ from rowsweep.errors import InvalidDeclaration, InvalidInput
 from rowsweep.jobs import ambient
 from rowsweep.jobs.ambient import Surroundings, inside_run
 
-RUN = Surroundings(attribution="job:outer:1", tenant="outer-shop")
+RUN = Surroundings(job="outer", job_id=1, tenant="outer-shop")
 
 
 def tenant_of_row(app: rs.App, job: rs.JobHandle[Any, Any], value: Any = None, **given: Any) -> str | None:
@@ -59,7 +59,7 @@ def test_the_row_s_tenant_is_the_option_then_the_run_s_then_the_resolver_s(app: 
     with inside_run(RUN):
         assert tenant_of_row(app, job, 7) == "outer-shop"
         assert tenant_of_row(app, job, 7, tenant="given") == "given"
-    with inside_run(Surroundings(attribution="job:outer:1", tenant=None)):
+    with inside_run(Surroundings(job="outer", job_id=1, tenant=None)):
         assert tenant_of_row(app, job, 7) == "shop-7"
     nobody = rs.job("tidy", lambda _ctx: None, tenant="none")
     assert tenant_of_row(app, nobody) is None

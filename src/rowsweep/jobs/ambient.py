@@ -30,10 +30,16 @@ class Enqueuer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The run that a call is made in: its attribution and its tenant."""
+    """The run that a call is made in: of which job, and its tenant."""
 
-    attribution: str
+    job: str
+    job_id: object
     tenant: str | None
+
+    @property
+    def attribution(self) -> str:
+        """What is enqueued in the run says that it comes from there."""
+        return f"job:{self.job}:{self.job_id}"
 
 
 _enqueuer: Enqueuer | None = None
@@ -87,14 +93,19 @@ def enclosing_tenant() -> str | None:
     return None if run is None else run.tenant
 
 
-@contextmanager
-def inside_run(surroundings: Surroundings) -> Iterator[None]:
+class inside_run:  # noqa: N801 - reads as what it does in a `with`
     """Make a run ambient for what is called in the block."""
-    token = _run.set(surroundings)
-    try:
-        yield
-    finally:
-        _run.reset(token)
+
+    __slots__ = ("_surroundings", "_token")
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+
+    def __enter__(self) -> None:
+        self._token = _run.set(self._surroundings)
+
+    def __exit__(self, *_: object) -> None:
+        _run.reset(self._token)
 
 
 def open_transaction() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rowsweep.telemetry.text import is_encodable, safe_text
@@ -11,12 +12,15 @@ from rowsweep.telemetry.text import is_encodable, safe_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pydantic_core import SchemaSerializer
+
 Json: TypeAlias = Any
 """A value that `json.dumps` takes: None, bool, int, float, str, list, dict with str keys."""
 
 _DEEPEST: Final = 30
 # Python reads no number of more than 4,300 digits unless told to: https://docs.python.org/3/library/stdtypes.html
 _MOST_BITS: Final = 14_000
+_ENCODER: Final = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 _SURROGATE: Final = "text with a lone surrogate cannot be kept in jsonb"
 
 
@@ -35,6 +39,8 @@ def json_form(value: object) -> Json:
     Raises NoJsonForm, naming the path, for NaN, infinities, NUL, lone surrogates, numbers of more digits than Python
     reads back, and objects without a form.
     """
+    if value is None:
+        return None
     plain = _plain(value)
     check_form(plain, lambda: _python_form(value))
     return plain
@@ -59,7 +65,7 @@ def check_form(form: Json, shown: Callable[[], object]) -> None:
 
 def json_text(value: Json) -> str:
     """Render a JSON form as text for a `jsonb` parameter; `value` must have come from `json_form` or `safe_json`."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def safe_json(value: object) -> Json:
@@ -95,9 +101,14 @@ def to_jsonable(value: object) -> Json:
 
 
 def _python_form(value: object) -> object:
+    return _any_serializer().to_python(value, warnings=False)
+
+
+@cache
+def _any_serializer() -> SchemaSerializer:
     from pydantic_core import SchemaSerializer, core_schema
 
-    return SchemaSerializer(core_schema.any_schema()).to_python(value, warnings=False)
+    return SchemaSerializer(core_schema.any_schema())
 
 
 def _lost_numbers(shown: object, form: Json, path: str) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -26,4 +26,4 @@ class StepOptions:
     @classmethod
     def of(cls, declared: JobOptions) -> StepOptions:
         """Take them from a job's declaration."""
-        return cls(**{entry.name: getattr(declared, entry.name) for entry in fields(cls)})
+        return cls(step_timeout=declared.step_timeout, event_poll=declared.event_poll)

@@ -106,6 +106,11 @@ def emit(event: str, /, *, error: BaseException | str | None = None, **fields: o
             traceback.print_exc(file=sys.stderr)
 
 
+def is_logged(event: str) -> bool:
+    """Say whether anyone takes an event of this name at its own level, so that its fields are worth gathering."""
+    return _logger.isEnabledFor(EVENTS[event].level)
+
+
 def error_fields(error: BaseException | str) -> dict[str, object]:
     """Answer an error as the fields `error`, `code`, `cause` and `fix`, without passwords, whatever was raised."""
     if isinstance(error, str):

@@ -101,6 +101,11 @@ def is_metered() -> bool:
     return _found().meter is not None
 
 
+def is_traced() -> bool:
+    """Say whether spans go anywhere, so that a run is worth describing."""
+    return _found().tracer is not None
+
+
 def record_job(queue: str, label: str | None, *, job: str, seconds: float | None = None) -> None:
     """Count a finished run under its label; a suspension has none and is not recorded."""
     meter = _found().meter

@@ -147,7 +147,7 @@ class Claims:
             if not self._is_open:
                 self._announce_only(handles)
                 return self._announce_in()
-            hot = {queue for queue in [*self._hot, *self._woken] if self._pools[queue].free}
+            hot = {queue for queue in [*self._hot, *self._woken] if self._pools[queue].wants}
             if hot:
                 self._pace.restart()
             if hot and handles and self._announce_in() > 0:
@@ -155,7 +155,7 @@ class Claims:
             return self._look(handles)
 
     def _look(self, handles: Handles) -> float:
-        free = [queue for queue in self._pools if self._pools[queue].free]
+        free = [queue for queue in self._pools if self._pools[queue].wants]
         announces = self._announce_in() <= 0
         if not announces and not (free and handles):
             return self._announce_in() if handles else min(self._announce_in(), self._options.poll_seconds)
@@ -195,7 +195,7 @@ class Claims:
             if not seen and next_run_at is not None:
                 # This process's clock may be off, which costs one look: that one answers in the database's seconds.
                 due_in = _soonest(due_in, (next_run_at - self._clock.now()).total_seconds())
-        if any(self._pools[queue].free for queue in list(self._hot)):
+        if any(self._pools[queue].wants for queue in list(self._hot)):
             return 0.0
         # An announcement or a poll that falls due in between rides on the next look, however little later that is.
         rides = (self._options.announce_seconds, self._polls.shortest_seconds)

@@ -66,7 +66,14 @@ class Crew:
             progress=self._progress,
         )
         self._pools = {
-            queue: RunPool(queue, options.concurrency_of(queue), self._work, self._freed, is_held=self.hooks.is_behind)
+            queue: RunPool(
+                queue,
+                options.concurrency_of(queue),
+                self._work,
+                self._freed,
+                refused=self._unflown,
+                is_held=self.hooks.is_behind,
+            )
             for queue in options.queues
         }
         self.claims = Claims(equipment, self._pools, self._hands())
@@ -133,13 +140,14 @@ class Crew:
         self._keeper.start()
 
     def fly(self, flight: Flight) -> None:
-        """Hand a flight to a run thread; one that cannot be started gives the claim back."""
+        """Hand a flight to the run threads; where none can be started the claim is given back."""
         self._watch.admit(flight)
-        try:
-            self._pools[flight.job.queue].submit(flight)
-        except RuntimeError as error:  # no thread can be started
-            emit("jobs.worker.tick-failed", worker_id=self.id, queue=flight.job.queue, error=error)
-            self.give_back(flight)
+        self._pools[flight.job.queue].submit(flight)
+
+    def _unflown(self, flight: Flight, error: RuntimeError) -> None:
+        """Give back a claim for which no thread can be started."""
+        emit("jobs.worker.tick-failed", worker_id=self.id, queue=flight.job.queue, error=error)
+        self.give_back(flight)
 
     def settle(self, flight: Flight, verdict: Verdict) -> None:
         """Send how a claim ends."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rowsweep.queue.records import claim_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from uuid import UUID
 
     from rowsweep.errors import RowsweepError
@@ -18,6 +18,34 @@ if TYPE_CHECKING:
     from rowsweep.steps.progress import Progress
     from rowsweep.worker.admission.gate import Permit
     from rowsweep.worker.run.execution import Execution
+
+
+class Latch:
+    """Be waited for until it is set, once: an event at a fraction of its cost."""
+
+    __slots__ = ("_held", "_is_set")
+
+    def __init__(self) -> None:
+        self._held = threading.Lock()
+        self._held.acquire()
+        self._is_set = False
+
+    def set(self) -> None:
+        """Let everyone go on that waits; only its owner's thread sets it."""
+        if not self._is_set:
+            self._is_set = True
+            self._held.release()
+
+    def is_set(self) -> bool:
+        """Say whether it was set."""
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait up to the seconds; answer whether it was set."""
+        is_free = self._held.acquire(timeout=-1 if timeout is None else timeout)
+        if is_free:
+            self._held.release()
+        return is_free
 
 
 class Flight:
@@ -44,7 +72,7 @@ class Flight:
         self.execution: Execution | None = None
         self.result: Any = None
         self.progress: Progress | None = None
-        self.settled = threading.Event()
+        self.settled = Latch()
         self.finish_work: Callable[[], None] | None = None
         self.permit: Permit | None = None
         self._lock = threading.Lock()
@@ -87,10 +115,11 @@ class Flights:
         with self._lock:
             self._flights[flight.claim.job_id, flight.claim.claim] = flight
 
-    def remove(self, flight: Flight) -> None:
-        """Let a claim go whose end was answered."""
+    def remove(self, flights: Iterable[Flight]) -> None:
+        """Let claims go whose ends were answered."""
         with self._lock:
-            self._flights.pop((flight.claim.job_id, flight.claim.claim), None)
+            for flight in flights:
+                self._flights.pop((flight.claim.job_id, flight.claim.claim), None)
 
     def all(self) -> list[Flight]:
         """Answer them as they are now."""

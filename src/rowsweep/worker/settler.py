@@ -89,11 +89,14 @@ class Settler:
         taken: set[UUID] = set()
         with self._lock:
             for sending in [sending for sending in self._waiting if sending.not_before <= now]:
-                keys = {sending.settlement.claim.job_id, sending.flight.job.run_id}
+                if len(group) == GROUP:
+                    break
                 if group and (sending.is_resent != group[0].is_resent or sending.is_alone or group[0].is_alone):
                     continue
-                if not keys & taken and len(group) < GROUP:
-                    taken |= keys
+                job_id, run_id = sending.settlement.claim.job_id, sending.flight.job.run_id
+                if job_id not in taken and run_id not in taken:
+                    taken.add(job_id)
+                    taken.add(run_id)
                     group.append(sending)
             chosen = {id(sending) for sending in group}
             self._waiting = [sending for sending in self._waiting if id(sending) not in chosen]

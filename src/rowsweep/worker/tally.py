@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rowsweep.worker.run.execution import Outcome
 
 WorkerState = Literal["idle", "running", "draining", "stopped"]
@@ -51,10 +53,10 @@ class Tally:
         with self._lock:
             return dict(self._outcomes)
 
-    def add(self, outcome: Outcome) -> None:
-        """Count one run that ended."""
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Count runs that ended."""
         with self._lock:
-            self._outcomes[outcome] += 1
+            self._outcomes.update(outcomes)
 
     def leave_behind(self) -> None:
         """Count one body that goes on past its run's end."""

@@ -84,6 +84,8 @@ class Gate:
 
     def _take(self, job: Job, handle: JobHandle[Any, Any], permit: Permit, claimed_at: float) -> Cap | None:
         """Take the slots in their order; answer the first cap that is full."""
+        if not handle.concurrency:
+            return None
         for cap in handle.concurrency.caps(job.name, job.concurrency_key):
             held = None if self.busy.is_full(cap) else self.slots.take(job, cap, claimed_at)
             if held is None:

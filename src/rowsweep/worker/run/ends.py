@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import LeaseLost
-from rowsweep.telemetry.events import emit
+from rowsweep.telemetry.events import emit, is_logged
 from rowsweep.telemetry.instruments import record_job
 from rowsweep.worker.run.hooks import announcement_of, announcement_of_buried
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rowsweep.worker.admission.gate import Gate
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight
-    from rowsweep.worker.run.execution import Execution
     from rowsweep.worker.run.hooks import Announcement, Hooks
     from rowsweep.worker.settler import Answer
 
@@ -58,26 +57,28 @@ class Ends:
         """
         permits = [flight.permit for flight in flights if flight.permit is not None]
         self._gate.end(permits)
+        _report(flights)
+        self._tally.add(flight.execution.outcome for flight in flights if flight.execution is not None)
+        gone = []
         for flight in flights:
-            if flight.execution is not None:
-                _report(flight, flight.execution)
-                self._tally.add(flight.execution.outcome)
             flight.renew_at = float("inf")
             flight.signal.dispose()
-            told = (announcements or {}).get(flight)
+            told = announcements.get(flight) if announcements else None
             if told is None:
-                self._let_go(flight)
+                gone.append(flight)
             else:
-                self._hooks.tell(told, partial(self._let_go, flight))
+                self._hooks.tell(told, partial(self._let_go, [flight]))
+        self._let_go(gone)
         freed = {flight.job.queue for flight in flights if flight.permit is not None and flight.permit.held}
         if freed:
             self._room_again(freed)
 
-    def _let_go(self, flight: Flight) -> None:
-        self._flights.remove(flight)
-        if flight.finish_work is not None:
-            flight.finish_work()
-        flight.settled.set()
+    def _let_go(self, flights: Sequence[Flight]) -> None:
+        self._flights.remove(flights)
+        for flight in flights:
+            if flight.finish_work is not None:
+                flight.finish_work()
+            flight.settled.set()
 
     def buried(self, job: Job, handle: JobHandle[Any, Any]) -> None:
         """Tell the hook of a job that the claim ended, as work of the process."""
@@ -98,19 +99,25 @@ class Ends:
             flight.execution = replace(flight.execution, outcome="interrupted", error=_unowned(flight))
 
 
-def _report(flight: Flight, execution: Execution) -> None:
-    record_job(flight.job.queue, execution.label, job=execution.job, seconds=execution.duration_ms / 1000)
-    emit(
-        "jobs.run.finished",
-        queue=flight.job.queue,
-        job=execution.job,
-        job_id=str(execution.job_id),
-        run_id=str(flight.job.run_id),
-        attempt=execution.attempt,
-        outcome=execution.outcome,
-        duration_ms=execution.duration_ms,
-        resume_at=execution.resume_at,
-    )
+def _report(flights: Sequence[Flight]) -> None:
+    logged = is_logged("jobs.run.finished")
+    for flight in flights:
+        execution = flight.execution
+        if execution is None:
+            continue
+        record_job(flight.job.queue, execution.label, job=execution.job, seconds=execution.duration_ms / 1000)
+        if logged:
+            emit(
+                "jobs.run.finished",
+                queue=flight.job.queue,
+                job=execution.job,
+                job_id=str(execution.job_id),
+                run_id=str(flight.job.run_id),
+                attempt=execution.attempt,
+                outcome=execution.outcome,
+                duration_ms=execution.duration_ms,
+                resume_at=execution.resume_at,
+            )
 
 
 def _unowned(flight: Flight) -> LeaseLost:

@@ -18,13 +18,14 @@ from rowsweep.steps.context import RunCtx
 from rowsweep.steps.options import StepOptions
 from rowsweep.steps.runner import StepRunner
 from rowsweep.telemetry.events import emit
-from rowsweep.telemetry.instruments import Run, start_run
+from rowsweep.telemetry.instruments import Run, is_traced, start_run
 from rowsweep.worker.run.deadlines import job_is_late
 from rowsweep.worker.run.execution import Execution
 from rowsweep.worker.run.verdict import conclude, is_rate_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from rowsweep.clock import Clock
     from rowsweep.errors import RowsweepError
@@ -63,7 +64,7 @@ class Executor:
         Answers None where its end was decided elsewhere, so that there is nothing left to settle.
         """
         run = self._runs[flight] = _Run(self._runner(flight), self._clock.monotonic(), self._armed(flight))
-        span = start_run(_as_span(flight))
+        span = start_run(_as_span(flight)) if is_traced() else None
         result, error = None, None
         try:
             result = self._body(flight, run.runner)
@@ -75,9 +76,10 @@ class Executor:
             return self._end(flight, run, result, error)
         finally:
             run.disarm()
-            flight.signal.abort(_over(flight))
+            flight.signal.abort(partial(_over, flight.job.id))
             del self._runs[flight]
-            _end_span(span, flight.execution)
+            if span is not None:
+                _end_span(span, flight.execution)
 
     def leave_behind(self, flight: Flight, late: RowsweepError) -> Ending | None:
         """End a run whose body goes on past its deadline: it writes nothing more, and its claim ends as a failure."""
@@ -130,8 +132,7 @@ class Executor:
             reporter=flight.progress,
             read_asked=lambda: flight.asked,
         )
-        surroundings = Surroundings(attribution=f"job:{job.name}:{job.id}", tenant=tenant)
-        with ambient.inside_run(surroundings):
+        with ambient.inside_run(Surroundings(job=job.name, job_id=job.id, tenant=tenant)):
             runner.check_open()
             answer = handle.body(ctx, value) if handle.takes_input else handle.body(ctx)
             return self._loop.run(answer, flight.signal) if inspect.isawaitable(answer) else answer
@@ -189,8 +190,8 @@ def _end_span(span: RunSpan, execution: Execution | None) -> None:
     span.end("interrupted" if execution is None else execution.outcome, None if failure is None else headline(failure))
 
 
-def _over(flight: Flight) -> Aborted:
+def _over(job_id: UUID) -> Aborted:
     return Aborted(
-        f"The execution of job {flight.job.id} is over.",
+        f"The execution of job {job_id} is over.",
         fix="keep no thread of a body running after the body returned",
     )

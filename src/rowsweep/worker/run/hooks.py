@@ -168,7 +168,7 @@ class Hooks:
 
     def _call(self, announcement: Announcement, settled: Settled[Any, Any], tenant: str | None) -> None:
         job = announcement.job
-        with ambient.inside_run(Surroundings(attribution=f"job:{job.name}:{job.id}", tenant=tenant)):
+        with ambient.inside_run(Surroundings(job=job.name, job_id=job.id, tenant=tenant)):
             answer = announcement.hook(settled)
             if inspect.isawaitable(answer):
                 self._loop.run(answer, RunSignal())

@@ -73,6 +73,8 @@ def result_form(job: Job, result: Any) -> Json:
             emit("jobs.result.unstorable", job=job.name, job_id=str(job.id), reason=str(error))
             return None
         form = safe_json(result)
+    if form is None:
+        return None
     size = len(json_text(form).encode())
     if size > MAX_RESULT_BYTES:
         reason = f"its JSON form is {size:,} bytes; the limit is {MAX_RESULT_BYTES:,}"

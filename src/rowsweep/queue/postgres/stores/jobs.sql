@@ -280,22 +280,31 @@ select t.id, t.name, t.queue, t.priority, t.state, t.input, t.idempotency_key, t
 from taken t;
 
 -- name: settle
--- Fenced through the primary key: with the state left to the planner it walks the index of running rows. The lock
+-- What most of a group has in common is sent once, as a kind. Fenced through the primary key: with the state left to
+-- the planner it walks the index of running rows. The lock
 -- order is job rows by id, ledger rows, counter rows by key. What a miss means is asked by scalar subqueries: an
 -- `exists` could be hashed, over the whole table.
-with asked as materialized (
-  select a.id, a.worker, a.claim, a.state, a.gives_back, a.delay, a.run_at, a.sets_error, a.clears_error, a.error,
-         a.error_code, a.stop_reason, a.result, a.progress, a.duration, a.counter, a.sweep, a.pausing, a.wakes,
-         a.position
+with kinds as materialized (
+  select k.worker, k.state, k.gives_back, k.counter, k.delay, k.run_at, k.sets_error, k.clears_error, k.error,
+         k.error_code, k.stop_reason, k.pausing, k.wakes, k.sweep, k.kind
   from unnest(
-    %(id)s::uuid[], %(worker)s::text[], %(claim)s::bigint[], %(state)s::text[], %(gives_back)s::boolean[],
+    %(worker)s::text[], %(state)s::text[], %(gives_back)s::boolean[], %(counter)s::text[],
     %(delay)s::double precision[], %(run_at)s::timestamptz[], %(sets_error)s::boolean[],
     %(clears_error)s::boolean[], %(error)s::text[], %(error_code)s::text[], %(stop_reason)s::text[],
-    %(result)s::text[], %(progress)s::text[], %(duration)s::bigint[], %(counter)s::text[], %(sweep)s::boolean[],
-    %(pausing)s::boolean[], %(wakes)s::boolean[]
-  ) with ordinality as a (
-    id, worker, claim, state, gives_back, delay, run_at, sets_error, clears_error, error, error_code, stop_reason,
-    result, progress, duration, counter, sweep, pausing, wakes, position)
+    %(pausing)s::boolean[], %(wakes)s::boolean[], %(sweep)s::boolean[]
+  ) with ordinality as k (
+    worker, state, gives_back, counter, delay, run_at, sets_error, clears_error, error, error_code, stop_reason,
+    pausing, wakes, sweep, kind)
+),
+asked as materialized (
+  select a.id, k.worker, a.claim, k.state, k.gives_back, k.delay, k.run_at, k.sets_error, k.clears_error, k.error,
+         k.error_code, k.stop_reason, a.result, a.progress, a.duration, k.counter, k.sweep, k.pausing, k.wakes,
+         a.position
+  from unnest(
+    %(id)s::uuid[], %(claim)s::bigint[], %(kind)s::bigint[], %(result)s::text[], %(progress)s::text[],
+    %(duration)s::bigint[]
+  ) with ordinality as a (id, claim, kind, result, progress, duration, position)
+  join kinds k on k.kind = a.kind
 ),
 held as materialized (
   select a.position, l.id, l.run_id

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rowsweep.jobs.json_form import json_text
 from rowsweep.queue.verdicts import (
@@ -30,50 +31,84 @@ if TYPE_CHECKING:
 PARKED_SECONDS: Final = 3600.0
 
 
+class _Kind(NamedTuple):
+    """What settlements of one kind have in common; the fields are the names of the statement's values."""
+
+    worker: str
+    state: str
+    gives_back: bool
+    counter: str | None
+    delay: float | None
+    run_at: datetime | None
+    sets_error: bool
+    clears_error: bool
+    error: str | None
+    error_code: str | None
+    stop_reason: str | None
+    pausing: bool
+    wakes: bool
+    sweep: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sent:
-    """The part of a settlement's values that depends on its verdict."""
+    """The part of a kind that depends on more than its verdict's class."""
 
     delay: float | None = None
     run_at: datetime | None = None
     error: Failure | None = None
-    clears_error: bool = False
-    result: str | None = None
     pausing: bool = False
 
 
 def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
-    """Answer the arrays of the settling statement, one element a settlement."""
-    sent = [_sent(settlement.verdict) for settlement in settlements]
-    effects = [effect_of(settlement.verdict) for settlement in settlements]
-    errors = [one.error for one in sent]
+    """Answer the arrays of the settling statement: one element a kind, and one a settlement with its kind's number."""
+    numbers: dict[_Kind, int] = {}
+    kinds = [numbers.setdefault(_kind(settlement), len(numbers) + 1) for settlement in settlements]
     return {
+        **dict(zip(_Kind._fields, map(list, zip(*numbers, strict=True)), strict=True)),
         "id": [settlement.claim.job_id for settlement in settlements],
-        "worker": [settlement.claim.worker_id for settlement in settlements],
         "claim": [settlement.claim.claim for settlement in settlements],
-        "state": [effect.state for effect in effects],
-        "gives_back": [effect.gives_back for effect in effects],
-        "counter": [effect.counter for effect in effects],
-        "delay": [one.delay for one in sent],
-        "run_at": [one.run_at for one in sent],
-        "sets_error": [error is not None for error in errors],
-        "clears_error": [one.clears_error for one in sent],
-        "error": [error and error.text for error in errors],
-        "error_code": [error and error.code for error in errors],
-        "stop_reason": [error and error.stop_reason for error in errors],
-        "result": [one.result for one in sent],
-        "pausing": [one.pausing for one in sent],
-        "wakes": [wakes(settlement.verdict) for settlement in settlements],
+        "kind": kinds,
+        "result": [_result(settlement.verdict) for settlement in settlements],
         "progress": [_text(settlement.progress) for settlement in settlements],
         "duration": [round(settlement.duration_ms) for settlement in settlements],
-        "sweep": [settlement.sweep for settlement in settlements],
     }
+
+
+def _kind(settlement: Settlement) -> _Kind:
+    verdict = settlement.verdict
+    if isinstance(verdict, Done):
+        return _done(settlement.claim.worker_id, settlement.sweep)
+    return _kind_of(settlement.claim.worker_id, verdict, _sent(verdict), sweep=settlement.sweep)
+
+
+@lru_cache(maxsize=64)
+def _done(worker_id: str, sweep: bool) -> _Kind:
+    return _kind_of(worker_id, Done(), _Sent(), sweep=sweep)
+
+
+def _kind_of(worker_id: str, verdict: Verdict, sent: _Sent, *, sweep: bool) -> _Kind:
+    effect, error = effect_of(verdict), sent.error
+    return _Kind(
+        worker=worker_id,
+        state=effect.state,
+        gives_back=effect.gives_back,
+        counter=effect.counter,
+        delay=sent.delay,
+        run_at=sent.run_at,
+        sets_error=error is not None,
+        clears_error=isinstance(verdict, Done),
+        error=None if error is None else error.text,
+        error_code=None if error is None else error.code,
+        stop_reason=None if error is None else error.stop_reason,
+        pausing=sent.pausing,
+        wakes=wakes(verdict),
+        sweep=sweep,
+    )
 
 
 def _sent(verdict: Verdict) -> _Sent:
     match verdict:
-        case Done():
-            return _Sent(clears_error=True, result=_text(verdict.result))
         case Retry() | Defer():
             return _Sent(delay=float(verdict.delay_seconds), error=verdict.error)
         case Bury() | Drop() | Refuse():
@@ -85,6 +120,12 @@ def _sent(verdict: Verdict) -> _Sent:
         case Park():
             delay = PARKED_SECONDS if verdict.delay_seconds is None else float(verdict.delay_seconds)
             return _Sent(run_at=verdict.wake_at, delay=delay, pausing=verdict.pausing)
+        case Done():
+            return _Sent()
+
+
+def _result(verdict: Verdict) -> str | None:
+    return _text(verdict.result) if isinstance(verdict, Done) else None
 
 
 def _text(value: Any) -> str | None:
