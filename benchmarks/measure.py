@@ -17,7 +17,7 @@ class Figure:
     """One measured pair.
 
     `ratio` is ours / reference, both in `unit`. It holds at `bar` or above where `better` is higher, at `bar` or
-    below where it is lower (seconds, megabytes).
+    below where it is lower (seconds, megabytes). `peer` is whose the reference is, where there are several.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Figure:
     reference: float
     bar: float
     better: Better = "higher"
+    peer: str | None = None
 
     @property
     def ratio(self) -> float:
@@ -41,9 +42,10 @@ class Figure:
         """Write the figure as one line of JSON."""
         fields = {
             "name": self.name,
+            **({} if self.peer is None else {"peer": self.peer}),
             "unit": self.unit,
-            "ours": round(self.ours, 4),
-            "reference": round(self.reference, 4),
+            "ours": round(self.ours, 5),
+            "reference": round(self.reference, 5),
             "ratio": round(self.ratio, 4),
             "bar": self.bar,
             "better": self.better,

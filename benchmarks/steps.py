@@ -6,25 +6,22 @@ The peers have an interpreter of their own, with the versions of `constraints-pe
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import psycopg
 
 import rowsweep as rs
 from benchmarks.measure import Figure, interleave
+from benchmarks.peers.interpreter import interpreter
 from benchmarks.tables import ROUNDS, app, dsn
 
 STEPS, RECORDED = 1_000, 5_000
 _PEERS = ("absurd_steps", "dbos_steps")
-_PINS = Path(__file__).with_name("constraints-peers.txt")
 _AGAIN = rs.Retry(attempts=2, base="0s", jitter=False)
 
 
@@ -114,27 +111,12 @@ def _peers(steps: int) -> list[tuple[float, float]]:
         name = f"peer_{secrets.token_hex(4)}"
         with psycopg.connect(dsn(), autocommit=True) as connection:
             connection.execute(f"create database {name}")
-        command = [str(_interpreter()), "-m", f"benchmarks.peers.{peer}", dsn().replace("/postgres?", f"/{name}?")]
+        command = [str(interpreter()), "-m", f"benchmarks.peers.{peer}", dsn().replace("/postgres?", f"/{name}?")]
         done = subprocess.run([*command, str(steps)], check=True, capture_output=True, text=True, timeout=600)
         answer = json.loads(done.stdout.splitlines()[-1])
         print(json.dumps({"peer": peer, "steps": steps, **answer}), file=sys.stderr, flush=True)
         measured.append((answer["run_seconds"], answer["replay_seconds"]))
     return measured
-
-
-@cache
-def _interpreter() -> Path:
-    """Answer an interpreter that has the peers: `$ROWSWEEP_BENCH_PEERS`, else one made beside this one."""
-    given = os.environ.get("ROWSWEEP_BENCH_PEERS")
-    if given is not None:
-        return Path(given)
-    home = Path(sys.prefix) / "peers"
-    python = home / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
-        command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "-r", str(_PINS)]
-        subprocess.run(command, check=True)
-    return python
 
 
 FIGURES: dict[str, Callable[[], Figure]] = {

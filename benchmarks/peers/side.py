@@ -1,0 +1,119 @@
+"""One queue library of the queue's benchmark: `python -m benchmarks.peers.NAME DSN VERB AMOUNT` prints JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from typing import Any, ClassVar, Protocol
+
+_GIVE_UP_SECONDS = 600.0
+
+
+class Side(Protocol):
+    """A library at its documented best setting; its body calls `ran`, nothing else."""
+
+    finished: ClassVar[str]
+    """Counts the jobs that are durably finished."""
+
+    def __init__(self, dsn: str, tally: Tally) -> None: ...
+
+    async def install(self) -> None:
+        """Make its tables."""
+
+    async def open(self) -> None:
+        """Connect."""
+
+    async def enqueue(self, amount: int) -> None:
+        """Put so many jobs on the queue by its fastest documented call, or one."""
+
+    async def start(self) -> None:
+        """Start one worker in this process, and answer while it works."""
+
+
+class Tally:
+    """Count the bodies that ran, and say when the first and the last of them did."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first_at = 0.0
+        self.last_at = 0.0
+
+    def ran(self) -> None:
+        """Count one body."""
+        self.last_at = time.perf_counter()
+        if self.count == 0:
+            self.first_at = self.last_at
+        self.count += 1
+
+
+def main(kind: type[Side]) -> None:
+    """Do one verb, print its answer, and leave without waiting for what still runs."""
+    answer = asyncio.run(_answer(kind, sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    print(json.dumps(answer), flush=True)
+    os._exit(0)
+
+
+async def _answer(kind: type[Side], dsn: str, verb: str, amount: int) -> Any:
+    tally = Tally()
+    side = kind(dsn, tally)
+    if verb == "install":
+        await side.install()
+        return None
+    await side.open()
+    if verb == "enqueue":
+        began = time.perf_counter()
+        await side.enqueue(amount)
+        answer: Any = time.perf_counter() - began
+    elif verb == "drain":
+        answer = await _drain(side, tally, dsn, amount)
+    elif verb == "latency":
+        answer = await _latencies(side, tally, amount)
+    else:
+        await side.start()
+        await asyncio.sleep(amount)
+        answer = None
+    # Printed here: a library may keep the loop from closing.
+    print(json.dumps(answer), flush=True)
+    os._exit(0)
+
+
+async def _drain(side: Side, tally: Tally, dsn: str, amount: int) -> float:
+    """Answer the seconds from the first body until every job is durably finished."""
+    import psycopg
+
+    connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
+    before = await _finished(connection, side)
+    await side.start()
+    give_up_at = time.perf_counter() + _GIVE_UP_SECONDS
+    while tally.count < amount and time.perf_counter() < give_up_at:
+        await asyncio.sleep(0.005)
+    while (done := await _finished(connection, side) - before) < amount and time.perf_counter() < give_up_at:
+        await asyncio.sleep(0.005)
+    ended = time.perf_counter()
+    assert done >= amount, f"{done} of {amount} jobs were finished"
+    return ended - tally.first_at
+
+
+async def _finished(connection: Any, side: Side) -> int:
+    cursor = await connection.execute(side.finished)
+    (count,) = await cursor.fetchone()
+    return int(count)
+
+
+async def _latencies(side: Side, tally: Tally, amount: int) -> list[float]:
+    """Answer the seconds from each enqueue's call to its body, one job at a time on an idle system."""
+    await side.start()
+    await asyncio.sleep(2)
+    seconds = []
+    for number in range(1, amount + 11):
+        await asyncio.sleep(0.02 + random.random() * 0.04)
+        began = time.perf_counter()
+        await side.enqueue(1)
+        while tally.count < number:
+            await asyncio.sleep(0.0005)
+        seconds.append(tally.last_at - began)
+    return seconds[10:]
