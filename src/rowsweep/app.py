@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -373,6 +374,10 @@ def connect(  # noqa: PLR0913 - one parameter an option
         _current = app
         ambient.use_enqueuer(app)
         use_event_bus(app.events)
+        if "IPython" in sys.modules:
+            from rowsweep.show.notebook.outputs import show_previews
+
+            show_previews()
         return app
 
 

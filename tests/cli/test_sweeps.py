@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import psycopg
@@ -52,6 +53,24 @@ def test_a_preview_shows_before_and_after_and_changes_nothing(items: CommandLine
     assert len(shown.out.splitlines()) == 4
     with psycopg.connect(dsn) as connection:
         assert connection.execute("select count(*) from items where total is not null").fetchone() == (0,)
+
+
+def test_a_preview_puts_each_changed_column_beside_what_it_was_and_marks_it(items: CommandLine) -> None:
+    """N-090."""
+    lines = items("sweeps", "preview", "totals", "--rows", "2").out.splitlines()
+    titles = lines[0].split()
+    assert titles[titles.index("total") + 1] == "total_after"
+    assert "→ 2" in lines[1]
+
+
+def test_a_handler_s_bug_in_a_preview_is_shown_by_its_own_line(items: CommandLine) -> None:
+    """S-012, N-090."""
+    refused = items("sweeps", "preview", "broken")
+    assert refused.code == 1
+    assert "raised ValueError: no such" in refused.err
+    assert re.search(r"at: .*app\.py:\d+ in broken", refused.err)
+    assert len(refused.err.splitlines()) < 6
+    assert json.loads(items("sweeps", "preview", "broken", "--json").err)["code"] == "X_SWEEP_FAILED"
 
 
 def test_a_preview_that_could_act_elsewhere_needs_the_flag(items: CommandLine) -> None:

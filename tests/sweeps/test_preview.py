@@ -31,6 +31,11 @@ HANDLERS: dict[str, Callable[[rs.Batch], Any]] = {
 }
 
 
+def fails(batch: rs.Batch) -> None:
+    """A handler with a bug."""
+    raise KeyError(len(batch.rows))
+
+
 def declare(form: str, rows: rs.Rows, **options: Any) -> Any:
     """Declare the sweep that totals orders."""
     if form == "set":
@@ -178,3 +183,11 @@ def test_a_preview_waits_for_no_lock_for_long(field: Field) -> None:
         with pytest.raises(psycopg.errors.LockNotAvailable):
             declare("set", rs.Rows("orders"), lock_timeout="10ms").preview()
     untouched(field)
+
+
+def test_what_a_handler_raises_comes_with_its_own_lines(field: Field) -> None:
+    """N-090: nothing of what lies between the caller and the handler."""
+    field.orders(3)
+    with pytest.raises(KeyError) as raised:
+        rs.backfill("fails", fails, rows=rs.Rows("orders")).preview()
+    assert [entry.name for entry in raised.traceback][1:] == ["preview", "preview", "fails"]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _RUN_PREFIX: Final = 18
 """The instant of a UUIDv7 and twelve random bits: enough of a run id to name the run by."""
 _TO_THE_MINUTE: Final = 16
+_AFTER: Final = "_after"
 
 
 def ledger_table(snapshots: Sequence[Snapshot]) -> Table:
@@ -104,6 +105,42 @@ def pairs_table(pairs: Sequence[tuple[str, str]]) -> Table:
     return Table(columns=(Column(title="what"), Column(title="value", is_long=True)), rows=rows)
 
 
+def side_by_side(columns: Sequence[str]) -> list[tuple[int, int | None]]:
+    """Answer a preview's columns in the order they are shown in: each index, and that of the column it comes after."""
+    where = {name: index for index, name in enumerate(columns)}
+    places: list[tuple[int, int | None]] = []
+    for index, name in enumerate(columns):
+        if not (name.endswith(_AFTER) and name.removesuffix(_AFTER) in where):
+            places.append((index, None))
+            if name + _AFTER in where:
+                places.append((where[name + _AFTER], index))
+    return places
+
+
+def preview_table(columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]) -> Table:
+    """Answer a preview as a table, each changed column beside what it was and changed cells marked."""
+    places = side_by_side(columns)
+    return Table(
+        columns=tuple(
+            Column(title=columns[at], is_number=numeric[at], is_long=not numeric[at]) for at, before in places
+        ),
+        rows=tuple(tuple(_previewed(row, at, before) for at, before in places) for row in rows),
+        empty="No rows.",
+    )
+
+
+def words_of(value: object) -> str:
+    """Answer a frame's value as text, a missing one as nothing."""
+    return "" if value is None else str(value)
+
+
+def _previewed(row: Sequence[object], at: int, before: int | None) -> Cell:
+    text = words_of(row[at])
+    if before is None or text == words_of(row[before]):
+        return Cell(text=text)
+    return Cell(text=f"→ {text}", tone="busy")
+
+
 def frame_table(columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]) -> Table:
     """Answer the rows of a frame as a table; a missing value shows as nothing."""
     return Table(
@@ -111,7 +148,7 @@ def frame_table(columns: Sequence[str], rows: Sequence[Sequence[object]], numeri
             Column(title=title, is_number=is_number, is_long=not is_number)
             for title, is_number in zip(columns, numeric, strict=True)
         ),
-        rows=tuple(tuple(Cell(text="" if value is None else str(value)) for value in row) for row in rows),
+        rows=tuple(tuple(Cell(text=words_of(value)) for value in row) for row in rows),
         empty="No rows.",
     )
 

@@ -48,7 +48,7 @@ class RowSweep(TableSweep[In]):
 
         The frame has the key, the swept columns as they were, and `<column>_after` for each that changed. It writes no
         job, step or ledger row. Raises UnsafePreview with `atomic=False`, whose handler may act elsewhere, unless
-        `allow_effects=True`.
+        `allow_effects=True`. What a handler raises comes as it is, with its own lines of the traceback.
         """
         from rowsweep.sweeps.preview import preview
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rowsweep.errors import UnsafePreview
+from rowsweep.errors import RowsweepError, UnsafePreview
 from rowsweep.options import count
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import PageRows
 from rowsweep.sweeps.batch.work import HandlerCall, check_transaction
+from rowsweep.sweeps.blame import own_lines
 from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.position import Position
@@ -49,6 +50,10 @@ def preview(sweep: RowSweep[Any], n: int, value: Any, *, allow_effects: bool) ->
             raise _RolledBack
     except _RolledBack:
         return answer[0]
+    except RowsweepError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it goes on, without what lies between the caller and the handler
+        raise error.with_traceback(own_lines(error) or error.__traceback__) from error.__cause__
     finally:
         held.release()
 
@@ -115,6 +120,8 @@ def _side_by_side(sweep: RowSweep[Any], table: Table, before: pl.DataFrame, afte
     """Join the two by key: swept columns as they were, and `<column>_after` for each that changed."""
     import polars as pl
 
+    from rowsweep.sweeps.previewed import PreviewFrame
+
     key = list(table.key)
     swept = [column.name for column in sweep.read_columns(table)]
     joined = before.join(after, on=key, how="left", suffix="_after", maintain_order="left", nulls_equal=True)
@@ -126,4 +133,4 @@ def _side_by_side(sweep: RowSweep[Any], table: Table, before: pl.DataFrame, afte
         and (name in assigned or joined.select((pl.col(name).ne_missing(pl.col(f"{name}_after"))).any()).item())
     ]
     shown = list(dict.fromkeys([*key, *swept, *changed]))
-    return joined.select(*shown, *(f"{name}_after" for name in changed))
+    return PreviewFrame(joined.select(*shown, *(f"{name}_after" for name in changed)))

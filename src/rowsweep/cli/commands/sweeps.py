@@ -11,11 +11,14 @@ from rowsweep.cli.commands.ledger import Kind, watch_run
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import read_json, session_of
 from rowsweep.cli.stopping import INTERRUPTED, Signals
+from rowsweep.errors import RowsweepError, SweepFailed
 from rowsweep.show import tables
 from rowsweep.show.plain import snapshot_line, snapshot_text
 from rowsweep.show.terminal import SweepView, snapshot_details
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from rowsweep.app import App
     from rowsweep.sweeps.handle import Sweep
     from rowsweep.sweeps.run import Run
@@ -86,9 +89,24 @@ def preview(
     session = session_of(context)
     value = read_json(given, flag="--input")
     with session.app(declares=True):
-        frame = get_sweep(name).preview(rows, value, allow_effects=allow_effects)
+        frame = _previewed(get_sweep(name), rows, value, allow_effects=allow_effects)
     numeric = [dtype.is_numeric() for dtype in frame.dtypes]
-    session.output.table(tables.frame_table(frame.columns, frame.rows(), numeric), frame.to_dicts())
+    session.output.table(tables.preview_table(frame.columns, frame.rows(), numeric), frame.to_dicts())
+
+
+def _previewed(sweep: Sweep[Any], rows: int, value: Any, *, allow_effects: bool) -> pl.DataFrame:
+    """Preview, and refuse with the application's own line where its handler raises."""
+    from rowsweep.sweeps.blame import place_of
+
+    try:
+        return sweep.preview(rows, value, allow_effects=allow_effects)
+    except RowsweepError:
+        raise
+    except Exception as error:
+        cause = f"the preview of {sweep.name!r} raised {type(error).__name__}: {error}"
+        place = place_of(error)
+        fix = "mend the handler and preview again; nothing was changed"
+        raise SweepFailed(cause, fix=fix, meta={} if place is None else {"place": place}) from error
 
 
 @_sweeps.command("launch", epilog=EPILOG)

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from secrets import token_hex
 from typing import Any
 
+from rowsweep.show.html.frame import preview_html
+
 WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
 NO_WIDGETS = "<small>For a view with buttons: pip install 'rowsweep[notebook]', then restart the kernel.</small>"
 _WORDS = "(a live view; its last state is the output above)"
@@ -34,6 +36,16 @@ def answer_meanwhile(widgets: Iterable[Any]) -> None:
     for widget in widgets:
         if hasattr(widget.comm, "_reply_subshell_for"):
             widget.comm._reply_subshell_for = lambda _, asked: asked
+
+
+def show_previews() -> None:
+    """Let a kernel show what a preview answers side by side; asked again, it changes nothing."""
+    if not in_kernel():
+        return
+    shell = sys.modules["IPython"].get_ipython()
+    shell.display_formatter.formatters["text/html"].for_type_by_name(
+        "rowsweep.sweeps.previewed", "PreviewFrame", preview_html
+    )
 
 
 class Output:
