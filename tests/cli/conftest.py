@@ -10,6 +10,7 @@ import pytest
 
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.jobs.tasks.registry import reset_tasks
+from rowsweep.queue.postgres.driver import PostgresDriver
 from tests.cli.commands import CommandLine, write_app
 
 
@@ -35,3 +36,11 @@ def rowsweep(folder: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Comm
     commands = CommandLine(dsn, capsys)
     assert commands("schema", "install").code == 0
     return commands
+
+
+@pytest.fixture
+def driver(rowsweep: CommandLine, dsn: str) -> Iterator[PostgresDriver]:
+    """The driver over the commands' database."""
+    made = PostgresDriver(dsn)
+    yield made
+    made.close()

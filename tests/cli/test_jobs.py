@@ -67,11 +67,13 @@ def test_a_job_is_requeued_from_a_step(rowsweep: CommandLine, job: str) -> None:
     assert [step["name"] for step in shown["steps"]] == ["sweep:setup"]
 
 
-@pytest.mark.parametrize("verb", ["show", "cancel", "requeue", "rm"])
-def test_an_unknown_job_is_not_found(rowsweep: CommandLine, verb: str) -> None:
-    """S-401."""
-    refused = rowsweep("jobs", verb, UNKNOWN, "--json")
-    assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_JOB_NOT_FOUND")
+def test_an_unknown_job_is_refused(rowsweep: CommandLine) -> None:
+    """S-394, S-395, S-398, S-401."""
+    refusals = dict.fromkeys(("show", "requeue", "rm"), "X_JOB_NOT_FOUND")
+    refusals |= {"cancel": "X_JOB_NOT_CANCELLABLE", "promote": "X_JOB_NOT_PROMOTABLE"}
+    for verb, code in refusals.items():
+        refused = rowsweep("jobs", verb, UNKNOWN, "--json")
+        assert (refused.code, json.loads(refused.err)["code"]) == (1, code)
 
 
 def test_dead_letters_are_listed(rowsweep: CommandLine, dsn: str) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-import pytest
 
 from rowsweep.cli.commands.jobs.flags import read_instant
 from rowsweep.clock import SystemClock
@@ -15,14 +12,6 @@ from rowsweep.queue.records import ClaimOptions, claim_of
 from rowsweep.queue.verdicts import Bury, Settlement
 from tests.cli.commands import CommandLine
 from tests.queue.world import ERROR, new_job, worker_info
-
-
-@pytest.fixture
-def driver(rowsweep: CommandLine, dsn: str) -> Any:
-    """The driver over the commands' database."""
-    made = PostgresDriver(dsn)
-    yield made
-    made.close()
 
 
 def test_pages_are_walked_by_the_cursors_in_the_documents(rowsweep: CommandLine, driver: PostgresDriver) -> None:
@@ -49,14 +38,11 @@ def test_a_job_s_progress_is_shown_as_a_bar(rowsweep: CommandLine, driver: Postg
     assert rowsweep("jobs", "show", str(answer.id), "--json").json["progress"] == said
 
 
-@pytest.mark.parametrize(
-    "flags", [("--limit", "201"), ("--after", "x"), ("--before", "x"), ("--after", "x", "--before", "x")]
-)
-def test_a_page_that_cannot_be_is_refused(rowsweep: CommandLine, flags: tuple[str, ...]) -> None:
+def test_a_page_that_cannot_be_is_refused(rowsweep: CommandLine) -> None:
     """S-391, N-106."""
-    refused = rowsweep("jobs", "ls", *flags, "--json")
-    assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_JOB_PAGE_INVALID")
-    assert refused.out == ""
+    for line in ("--limit 201", "--after x", "--before x", "--after x --before x"):
+        refused = rowsweep("jobs", "ls", *line.split(), "--json")
+        assert (refused.code, json.loads(refused.err)["code"], refused.out) == (1, "X_JOB_PAGE_INVALID", "")
 
 
 def test_jobs_are_found_by_id_and_by_when_they_were_made(rowsweep: CommandLine, driver: PostgresDriver) -> None:

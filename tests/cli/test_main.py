@@ -31,6 +31,8 @@ FIXES = [
     "rowsweep jobs requeue ID --from-step charge",
     "rowsweep events publish NAME",
     "rowsweep jobs names",
+    "rowsweep jobs pauses",
+    "rowsweep jobs stats",
     "rowsweep schema install",
     "rowsweep schema status",
     "rowsweep schema install --outbox-only",

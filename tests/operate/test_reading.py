@@ -14,8 +14,8 @@ import pytest
 from rowsweep.errors import InvalidOption, NotImplementedByDriver
 from rowsweep.operate import views
 from rowsweep.operate.operator import Operator
-from rowsweep.queue.contract import Stores
 from rowsweep.queue.records import JOB_STATES, Job, JobFilter, QueueStats, claim_of
+from tests.operate.bare import Bare
 from tests.queue.world import World, fresh_id, step_put, worker_info
 
 
@@ -125,15 +125,4 @@ def test_a_filter_that_cannot_be_is_refused(operate: Operator, given: dict[str, 
 def test_a_driver_that_cannot_say_refuses_by_name(world: World, read: Callable[[Operator], Any]) -> None:
     """S-400, S-057: a third party's driver may have nothing but jobs and steps."""
     with pytest.raises(NotImplementedByDriver, match=world.driver.name):
-        read(Operator(_Bare(world)))  # type: ignore[arg-type]
-
-
-class _Bare:
-    """A driver with nothing but jobs and steps."""
-
-    def __init__(self, world: World) -> None:
-        self.name = world.driver.name
-        self._stores = Stores(jobs=world.jobs, steps=world.steps)
-
-    def stores(self) -> Stores:
-        return self._stores
+        read(Operator(Bare(world)))

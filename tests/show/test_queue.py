@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from rowsweep.operate.views import JobView, QueueView, UndeclaredView, WorkerView
+from rowsweep.operate.views import JobView, PauseView, QueueView, UndeclaredView, WorkerView
+from rowsweep.queue.counters import CounterBucket
 from rowsweep.show import queue as tables
 from tests.show.snapshots import drawn
 
@@ -67,3 +68,17 @@ def test_a_job_name_that_nobody_declares_stands_out() -> None:
     shown = tables.names_table([{"name": "a", "kind": "job", "queue": "default"}], unknown).as_plain()
     assert "not declared" in shown
     assert "1,200 that nobody here and no live worker has code for" in shown
+
+
+def test_pauses_and_endings_are_shown_in_words() -> None:
+    """S-402, D-20."""
+    pause = PauseView(queue=None, name="mail", paused_at=AT, paused_by="ann", reason="disk\nfull")
+    line = tables.pauses_table([pause]).as_plain().splitlines()[1]
+    assert line == "every queue  mail  2026-03-01 04:30:00  ann  disk\\nfull"
+    assert tables.pauses_table([]).as_plain() == "Nothing is paused."
+    bucket = CounterBucket(tier="hour", bucket_at=AT, name="mail", completed=4, dead=1, run_ms=6_000, max_run_ms=3_000)
+    idle = CounterBucket(tier="hour", bucket_at=AT, name="mail", dead=1)
+    lines = tables.counters_table([bucket, idle]).as_plain().splitlines()
+    assert lines[1].split()[-4:] == ["1.5", "s", "3.0", "s"]
+    assert lines[2].rstrip().endswith("0")
+    assert tables.counters_table([]).as_plain() == "No run has ended in that time."

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rowsweep.operate import views
+from rowsweep.operate.counters import read_counters
 from rowsweep.operate.pages import DEFAULT_JOB_PAGE, MAX_JOB_PAGE, page_bounds, page_limit
 from rowsweep.operate.present import present
 from rowsweep.operate.wanted import id_of, job_filter
 from rowsweep.options import count
+from rowsweep.queue.counters import COUNTERS_DEFAULT, CounterBucket, CounterTier
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver, InspectionStore
@@ -83,6 +86,17 @@ class Reading:
         """Answer the live workers; one that was killed stays for up to 30 s."""
         store = present(self._driver, self._driver.stores().workers, "say which workers live")
         return [views.worker_view(info, seen_at) for info, seen_at in store.live()]
+
+    def counters(
+        self,
+        *,
+        tier: CounterTier = "minute",
+        name: str | None = None,
+        since: str | timedelta | datetime | None = None,
+        limit: int = COUNTERS_DEFAULT,
+    ) -> builtins.list[CounterBucket]:
+        """Answer how runs ended by job name, the newest bucket first; see `rowsweep.counters`."""
+        return read_counters(self._driver, tier=tier, name=name, since=since, limit=limit)
 
     def pauses(self) -> builtins.list[views.PauseView]:
         """Answer what is paused, the oldest first."""

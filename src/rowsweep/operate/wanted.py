@@ -10,10 +10,13 @@ from uuid import UUID
 
 from rowsweep.errors import InvalidOption, did_you_mean
 from rowsweep.options import invalid_option, one_of
-from rowsweep.queue.records import JOB_STATES, JobFilter
-from rowsweep.queue.selection import id_bounds
+from rowsweep.queue.records import JOB_STATES, JobFilter, JobState
+from rowsweep.queue.selection import JobSet, id_bounds
+from rowsweep.telemetry.redact import redact_text
+from rowsweep.telemetry.text import safe_text
 
 _FILTERS: Final = tuple(field.name for field in fields(JobFilter))
+_LONGEST_REASON: Final = 1_000
 _INSTANT: Final = "datetime.now(timezone.utc) - timedelta(hours=1)"
 
 
@@ -47,3 +50,24 @@ def id_of(value: UUID | str, *, option: str = "id") -> UUID:
         return value if isinstance(value, UUID) else UUID(value)
     except (AttributeError, TypeError, ValueError):
         raise invalid_option(option, "a UUID", value, '"01998f0a-1b2c-7d3e-8f40-123456789abc"') from None
+
+
+def job_set(
+    state: JobState | None, queue: str | None, name: str | None, tenant_id: str | None, *, some: bool = False
+) -> JobSet:
+    """Answer the set that a bulk verb moves; with `some` one without a filter is refused. Raises InvalidOption."""
+    if state is not None:
+        one_of(state, JOB_STATES, option="state")
+    wanted = JobSet(state=state, queue=queue, name=name, tenant_id=tenant_id)
+    if some and wanted == JobSet():
+        raise InvalidOption(
+            "a set needs a filter: a state, a queue, a name or a tenant; none was given.",
+            fix='state="done", or name="mail"',
+            meta={"option": "state"},
+        )
+    return wanted
+
+
+def reason_of(reason: str | None) -> str | None:
+    """Answer a reason as it is kept: without passwords, cut at 1,000 characters."""
+    return None if reason is None else safe_text(redact_text(reason), _LONGEST_REASON)

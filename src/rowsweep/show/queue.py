@@ -9,11 +9,15 @@ from rowsweep.show import facts, values
 from rowsweep.show.table import Cell, Column, Table
 
 if TYPE_CHECKING:
-    from rowsweep.operate.views import JobView, QueueView, UndeclaredView, WorkerView
+    from rowsweep.operate.views import JobView, PauseView, QueueView, UndeclaredView, WorkerView
+    from rowsweep.queue.counters import CounterBucket
     from rowsweep.show.facts import Tone
 
 _TO_THE_MINUTE: Final = 16
 _STATES: Final = ("ready", "due", "delayed", "running", "suspended", "done", "failed", "dead", "cancelled")
+
+_ENDINGS: Final = {"completed": 0, "retried": 0, "dead": 0, "deferred": 6, "dropped": 5, "refused": 4}
+"""How a run can have ended, each with the rank of its column."""
 
 
 def jobs_table(jobs: Sequence[JobView], unserved: Collection[str] = ()) -> Table:
@@ -116,6 +120,50 @@ def workers_table(workers: Sequence[WorkerView]) -> Table:
         for worker in workers
     )
     return Table(columns=columns, rows=rows, empty="No worker lives. Start one: rowsweep worker")
+
+
+def counters_table(buckets: Sequence[CounterBucket]) -> Table:
+    """Answer how runs ended, one bucket of one job a line."""
+    columns = (
+        Column(title="from (UTC)", prefix=_TO_THE_MINUTE),
+        Column(title="job", is_long=True),
+        *(Column(title=ending, is_number=True, rank=rank) for ending, rank in _ENDINGS.items()),
+        Column(title="mean", is_number=True, rank=2),
+        Column(title="longest", is_number=True, rank=3),
+    )
+    rows = tuple(
+        (
+            Cell(text=values.instant(bucket.bucket_at), tone="dim"),
+            Cell(text=bucket.name),
+            *(_count(ending, getattr(bucket, ending)) for ending in _ENDINGS),
+            Cell(text=values.milliseconds(bucket.run_ms / bucket.completed) if bucket.completed else ""),
+            Cell(text=values.milliseconds(bucket.max_run_ms) if bucket.completed else ""),
+        )
+        for bucket in buckets
+    )
+    return Table(columns=columns, rows=rows, empty="No run has ended in that time.")
+
+
+def pauses_table(pauses: Sequence[PauseView]) -> Table:
+    """Answer what is paused, one a line; a missing queue or name is every one."""
+    columns = (
+        Column(title="queue", is_long=True),
+        Column(title="job", is_long=True),
+        Column(title="since (UTC)", prefix=_TO_THE_MINUTE),
+        Column(title="by", is_long=True, rank=1),
+        Column(title="reason", is_long=True),
+    )
+    rows = tuple(
+        (
+            Cell(text=pause.queue or "every queue"),
+            Cell(text=pause.name or "every job"),
+            Cell(text=values.instant(pause.paused_at)),
+            Cell(text=pause.paused_by or ""),
+            Cell(text=pause.reason or ""),
+        )
+        for pause in pauses
+    )
+    return Table(columns=columns, rows=rows, empty="Nothing is paused.")
 
 
 def names_table(declared: Sequence[Mapping[str, Any]], undeclared: Sequence[UndeclaredView]) -> Table:

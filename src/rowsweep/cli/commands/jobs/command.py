@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rowsweep.cli.commands.jobs import listing, looking, moving
+from rowsweep.cli.commands.jobs import enqueuing, listing, looking, moving, pausing
 from rowsweep.cli.everywhere import EPILOG
 
 
@@ -19,11 +19,17 @@ def add_to(application: typer.Typer) -> None:
         "dead": listing.dead,
         "show": looking.show,
         "stats": looking.stats,
+        "counters": looking.counters,
         "workers": looking.workers,
         "names": looking.names,
+        "enqueue": enqueuing.enqueue,
         "cancel": moving.cancel,
         "requeue": moving.requeue,
+        "promote": moving.promote,
         "rm": moving.rm,
+        "pause": pausing.pause,
+        "resume": pausing.resume,
+        "pauses": pausing.pauses,
     }
     for name, command in commands.items():
         jobs.command(name, epilog=EPILOG)(command)

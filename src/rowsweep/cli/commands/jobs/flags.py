@@ -26,19 +26,28 @@ def read_instant(text: str | None, *, flag: str) -> datetime | None:
 
     What is neither is a usage error.
     """
-    if text is None:
-        return None
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        return _ago(text, flag)
-    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
-
-
-def _ago(text: str, flag: str) -> datetime:
+    instant = _iso(text)
+    if text is None or instant is not None:
+        return instant
     try:
         return SystemClock().now() - duration(text, option=flag)
     except (InvalidOption, OverflowError) as error:
         raise typer.BadParameter(
             f"{flag} takes an instant such as 2026-03-01T04:30 (UTC unless it says otherwise), or how long ago: 2h."
         ) from error
+
+
+def read_iso(text: str | None, *, flag: str) -> datetime | None:
+    """Answer an instant given as ISO 8601, in UTC where it names no zone; what is none is a usage error."""
+    instant = _iso(text)
+    if text is not None and instant is None:
+        raise typer.BadParameter(f"{flag} takes an instant such as 2026-03-01T04:30 (UTC unless it says otherwise).")
+    return instant
+
+
+def _iso(text: str | None) -> datetime | None:
+    try:
+        instant = None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return instant if instant is None or instant.tzinfo is not None else instant.replace(tzinfo=UTC)

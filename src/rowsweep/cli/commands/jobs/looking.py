@@ -1,4 +1,4 @@
-"""`rowsweep jobs show`, `stats`, `workers` and `names`: one job, the queues, who works them, and what nobody does."""
+"""`rowsweep jobs show`, `stats`, `counters`, `workers` and `names`: one job, the queues, and who works them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowsweep.cli.commands.jobs.flags import Id
+from rowsweep.cli.commands.jobs.flags import Id, Name, read_instant
 from rowsweep.cli.session import session_of
 from rowsweep.errors import JobNotFound
+from rowsweep.queue.counters import CounterTier
 from rowsweep.show import queue as tables
 from rowsweep.show import values
 
@@ -43,6 +44,26 @@ def stats(context: typer.Context) -> None:
     with session.app() as app:
         found = app.operate.stats()
     session.output.table(tables.stats_table(found), [queue.as_json() for queue in found])
+
+
+def counters(
+    context: typer.Context,
+    name: Name = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Buckets from then on: an instant, or 90m (ago).")
+    ] = None,
+    tier: Annotated[CounterTier, typer.Option(help="How long a bucket is.")] = "minute",
+    limit: Annotated[int, typer.Option(metavar="N", help="How many buckets at most.", min=0)] = 100,
+) -> None:
+    """Show how runs ended, by job and minute, hour or day.
+
+    Minutes are kept for 2 hours, hours for 14 days, days for 400 days.
+    """
+    session = session_of(context)
+    from_then_on = read_instant(since, flag="--since")
+    with session.app() as app:
+        found = app.operate.counters(tier=tier, name=name, since=from_then_on, limit=limit)
+    session.output.table(tables.counters_table(found), [bucket.as_json() for bucket in found])
 
 
 def workers(context: typer.Context) -> None:

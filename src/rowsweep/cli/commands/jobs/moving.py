@@ -1,22 +1,28 @@
-"""`rowsweep jobs cancel`, `requeue` and `rm`: move jobs by hand."""
+"""`rowsweep jobs cancel`, `requeue`, `promote` and `rm`: move jobs by hand, one or a set of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rowsweep.cli.commands.jobs.flags import Id
+from rowsweep.cli.commands.jobs.sets import (
+    All,
+    Chosen,
+    MaybeId,
+    SetName,
+    SetQueue,
+    SetState,
+    SetTenant,
+    Yes,
+    move_set,
+)
 from rowsweep.cli.session import session_of
-from rowsweep.errors import JobNotFound, NotCancellable, NotImplementedByDriver
+from rowsweep.errors import JobNotFound
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
-    from rowsweep.queue.contract import InspectionStore, SteeringStore
-    from rowsweep.queue.records import Job
-
-    Store = TypeVar("Store")
+    from rowsweep.operate.views import JobView
 
 
 def cancel(
@@ -27,63 +33,92 @@ def cancel(
     """Stop a live job, its sweep with it."""
     session = session_of(context)
     with session.app() as app:
-        job = _steering(app).cancel(job_id, reason=reason)
-        if job is None:
-            state = _found(_inspection(app).get(job_id), job_id).state
-            raise NotCancellable(
-                f"job {job_id} is {state}: only a live one can be cancelled.",
-                fix="rowsweep jobs ls --json",
-                meta={"job_id": str(job_id), "state": state},
-            )
-    session.output.answer(job, f"{job.name} {job.id}: {job.state}")
+        job = app.operate.cancel(job_id, reason=reason)
+    session.output.answer(job.as_json(), _words(job))
 
 
-def requeue(
+def requeue(  # noqa: PLR0913 - one parameter a flag
     context: typer.Context,
-    job_id: Id,
+    job_id: MaybeId = None,
+    *,
     from_step: Annotated[
-        str | None, typer.Option(metavar="STEP", help="Forget this step and all later ones, so they run again.")
+        str | None,
+        typer.Option(metavar="STEP", help="With an ID: forget this step and all later ones, so they run again."),
     ] = None,
+    state: SetState = None,
+    queue: SetQueue = None,
+    name: SetName = None,
+    tenant: SetTenant = None,
+    whole: All = False,
+    yes: Yes = False,
 ) -> None:
-    """Make a finished job due now, its attempts counted anew.
+    """Make finished jobs due now, their attempts counted anew.
 
-    A sweep goes on from its checkpoint; any run goes on behind the steps it has finished.
+    A sweep goes on from its checkpoint; any run goes on behind the steps it has finished. A set is of dead letters
+    unless --state says otherwise; those whose key a live job has are left, and of several with one key the oldest goes.
     """
     session = session_of(context)
+    chosen = Chosen(state=state, queue=queue, name=name, tenant=tenant, whole=whole, yes=yes)
+    chosen.check(job_id)
+    if from_step is not None and job_id is None:
+        raise typer.BadParameter("--from-step takes one job up again: give its ID.")
     with session.app() as app:
-        job = _steering(app).requeue(job_id, from_step=from_step)
-    session.output.answer(job, f"{job.name} {job.id}: {job.state}")
+        if job_id is None:
+            dead = Chosen(state=state or "dead", queue=queue, name=name, tenant=tenant, whole=whole, yes=yes)
+            move_set(session, dead, app.operate.requeue_many, verb="Requeue", done="requeued")
+            return
+        job = app.operate.requeue(job_id, from_step=from_step)
+    session.output.answer(job.as_json(), _words(job))
 
 
-def rm(context: typer.Context, job_id: Id) -> None:
-    """Delete a job with its steps.
+def promote(  # noqa: PLR0913 - one parameter a flag
+    context: typer.Context,
+    job_id: MaybeId = None,
+    *,
+    state: SetState = None,
+    queue: SetQueue = None,
+    name: SetName = None,
+    tenant: SetTenant = None,
+    whole: All = False,
+) -> None:
+    """Make jobs due now that wait for their time: delayed, or backing off (ready)."""
+    session = session_of(context)
+    chosen = Chosen(state=state, queue=queue, name=name, tenant=tenant, whole=whole)
+    chosen.check(job_id)
+    with session.app() as app:
+        if job_id is None:
+            move_set(session, chosen, app.operate.promote_many, verb="Promote", done="promoted")
+            return
+        job = app.operate.promote(job_id)
+    session.output.answer(job.as_json(), _words(job))
 
-    A running one must be cancelled first.
+
+def rm(  # noqa: PLR0913 - one parameter a flag
+    context: typer.Context,
+    job_id: MaybeId = None,
+    *,
+    state: SetState = None,
+    queue: SetQueue = None,
+    name: SetName = None,
+    tenant: SetTenant = None,
+    whole: All = False,
+    yes: Yes = False,
+) -> None:
+    """Delete jobs with their steps.
+
+    Running ones must be cancelled first; a set without --state is of every other state. Ledger rows stay.
     """
     session = session_of(context)
+    chosen = Chosen(state=state, queue=queue, name=name, tenant=tenant, whole=whole, yes=yes)
+    chosen.check(job_id)
     with session.app() as app:
-        if not _steering(app).remove(job_id):
-            _found(None, job_id)
+        if job_id is None:
+            move_set(session, chosen, app.operate.remove_many, verb="Delete", done="removed")
+            return
+        if not app.operate.remove(job_id):
+            raise JobNotFound(f"there is no job {job_id}.", fix="rowsweep jobs ls --json", meta={"job_id": str(job_id)})
     session.output.answer({"id": job_id, "removed": True}, f"{job_id}: removed")
 
 
-def _found(job: Job | None, job_id: UUID) -> Job:
-    if job is None:
-        raise JobNotFound(f"there is no job {job_id}.", fix="rowsweep jobs ls --json", meta={"job_id": str(job_id)})
-    return job
-
-
-def _inspection(app: App) -> InspectionStore:
-    return _present(app.stores().inspection, app, "look at jobs")
-
-
-def _steering(app: App) -> SteeringStore:
-    return _present(app.stores().steering, app, "move jobs by hand")
-
-
-def _present(store: Store | None, app: App, what: str) -> Store:
-    if store is None:
-        raise NotImplementedByDriver(
-            f"the driver {app.driver.name!r} cannot {what}.", fix='rs.connect("postgresql://…")'
-        )
-    return store
+def _words(job: JobView) -> str:
+    return f"{job.name} {job.id}: {job.state}"
