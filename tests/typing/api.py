@@ -38,6 +38,18 @@ def connecting() -> None:
     app.close()
 
 
+def operating(app: rs.App) -> None:
+    """Read and steer the queue."""
+    page = app.operate.list(state="dead", limit=5)
+    assert_type([job.cursor for job in app.operate.list(after=page[-1].cursor)], list[str])
+    assert_type(page[0].as_json(), dict[str, Any])
+    assert_type(app.operate.requeue_many(name="mail").remaining, int)
+    assert_type(app.operate.promote_many(state="delayed").affected, int)
+    assert_type(app.operate.remove(page[0].id), bool)
+    assert_type(app.operate.resume(queue="default"), bool)
+    assert_type(app.jobs(name="mail"), pl.DataFrame)
+
+
 def tasks(app: rs.App, letter: rs.JobHandle[str, None]) -> None:
     """Put jobs on a clock."""
     nightly = rs.task("nightly", cron="0 3 * * *", tz="Europe/London", enqueue=lambda at: [(letter, f"{at:%d}")])
