@@ -70,7 +70,7 @@ SHOWN: list[tuple[Finding, str, str]] = [
     (server.look_at_server(replace(FACTS, is_standby=True), "db"), "fail", "standby: it takes no writes"),
     (server.look_at_room(FACTS), "ok", "10 of 100 in use"),
     (server.look_at_room(replace(FACTS, connections=95)), "warn", "95 of 100 are in use"),
-    (server.look_at_room(replace(FACTS, role_limit=3)), "fail", "the role app may hold 3; a worker needs 5"),
+    (server.look_at_room(replace(FACTS, role_limit=3)), "fail", "the role app may hold 3; a worker needs 4"),
     (server.look_at_room(replace(FACTS, role_limit=20)), "ok", "10 of 100"),
     (server.look_at_clock(FACTS, NOW + timedelta(seconds=4.9)), "ok", "+4.9 s"),
     (server.look_at_clock(FACTS, NOW + timedelta(seconds=5.1)), "warn", "5.1 s ahead of the database's"),

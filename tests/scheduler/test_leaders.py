@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from rowsweep.errors import InvalidOption, NotImplementedByDriver
 from rowsweep.jobs.tasks.registry import reset_tasks
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.scheduler.leaders import AdvisoryLockLeader, LeaseLeader, SoleLeader
-from tests.scheduler.world import Gate, Tower, fired, hourly, mail
+from tests.scheduler.world import HOUR, Gate, Tower, fired, hourly, mail, wait_for
 
 
 class Scripted:
@@ -276,3 +278,28 @@ def test_schedulers_over_advisory_locks_dispatch_once(postgres: Tower) -> None:
     second.tick()
     postgres.at("2025-01-31 09:00")
     assert (second.tick(), fired(first.tick())) == ([], ["hourly 09:00"])
+
+
+def _fired(tower: Tower, times: int) -> bool:
+    return len(tower.jobs()) == times
+
+
+def test_every_connection_of_a_scheduler_may_be_cut_at_any_time(dsn: str, connection: psycopg.Connection[Any]) -> None:
+    """N-024, N-098: the round goes on over new ones; each occurrence is fired once."""
+    driver = PostgresDriver(make_conninfo(dsn, application_name="cut"))
+    driver.install()
+    tower = Tower(driver)
+    hourly()
+    scheduler = tower.scheduler(leader=LeaseLeader(driver))
+    try:
+        scheduler.tick()
+        scheduler.start()
+        for hour in range(1, 7):
+            connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'cut'")
+            tower.pass_time(HOUR)
+            wait_for(partial(_fired, tower, hour))
+        assert len(set(tower.inputs())) == 6
+        assert scheduler.state == "running"
+    finally:
+        tower.close()
+        driver.close()

@@ -39,6 +39,8 @@ set enable_seqscan = off;
 set plan_cache_mode = force_generic_plan;
 set jit = off"""
 _WORK: Final[LiteralString] = """;
+set statement_timeout = 0;
+set lock_timeout = 0;
 set jit = off"""
 # All of DISCARD ALL but the prepared statements, which psycopg keeps count of.
 _FORGET: Final[LiteralString] = """
@@ -134,6 +136,8 @@ def connect_once(dsn: str, place: str) -> psycopg.Connection[Any]:
         connection = SweepConnection.connect(full_dsn(dsn), autocommit=True, row_factory=tuple_row)
     except psycopg.Error as error:
         raise unreachable(place, error) from error
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    connection.read_only = False
     version = connection.info.server_version
     if version < OLDEST_SERVER:
         connection.close()

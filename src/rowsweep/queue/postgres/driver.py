@@ -65,8 +65,8 @@ class PostgresDriver:
         clock: Clock | None = None,
     ) -> None:
         self._connections = _checked(connections)
-        self._pools = Pools(self._connections, pooler=pooler)
         self._place = Place(self._connections.dsn, self._connections.place, schema)
+        self._pools = Pools(self._connections, pooler=pooler, role_limit=self._place.role_limit)
         self._outboxes = CallersOutboxes(schema)
         self._schema = schema
         self.clock: Clock = clock or SystemClock()

@@ -94,6 +94,8 @@ def _reached(where: str | Connection[Any]) -> Iterator[Connection[Any]]:
 
 def _install(connection: Connection[Any], schema: str | None) -> SchemaStatus:
     with connection.transaction():
+        # A role's limit for its everyday statements is not one for these: they wait for other installers, too.
+        connection.execute("set local statement_timeout = 0")
         run(connection, _SQL["lock"].text, {})
         name = schema or find_schema(connection)
         if schema is not None and not run(connection, _SQL["schema_exists"].text, {"schema": name})[0][0]:

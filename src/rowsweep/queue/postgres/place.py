@@ -28,6 +28,7 @@ class Place:
         self._named = schema
         self._found: str | None = None
         self._identity: TupleRow | None = None
+        self._role_limit: int | None = None
         self._known: WeakKeyDictionary[Connection[Any], bool] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
@@ -37,6 +38,11 @@ class Place:
             if self._found is None:
                 self._found = self._find()
             return self._found
+
+    def role_limit(self) -> int | None:
+        """Answer how many connections the role may hold at once, None for any number; raises as `schema` does."""
+        self.schema()
+        return self._role_limit
 
     def is_home(self, connection: Connection[Any]) -> bool:
         """Say whether a caller's connection leads to the very database that keeps the tables; asked once of each.
@@ -64,6 +70,7 @@ class Place:
             if found < latest_version():
                 raise schema_outdated(self.name, found, latest_version())
             self._identity = _identity(connection, schema)
+            self._role_limit = run(connection, _SQL["role_limit"].text, {})[0][0]
             return schema
 
 

@@ -29,3 +29,9 @@ from /* schema */x_schema s, pg_catalog.pg_database d, pg_catalog.pg_control_sys
 where d.datname = current_database()
 order by s.version
 limit 1;
+
+-- name: role_limit
+-- How many connections the session's role may hold at once; a superuser is held by none.
+select case when r.rolsuper or r.rolconnlimit < 0 then null else r.rolconnlimit end
+from pg_catalog.pg_roles r
+where r.rolname = session_user;

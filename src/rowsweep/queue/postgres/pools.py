@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from rowsweep.clock import real_monotonic
+from rowsweep.errors import DriverUnavailable
 from rowsweep.queue.postgres.connections import (
     Connections,
     SweepConnection,
@@ -33,6 +34,9 @@ Pool = ConnectionPool[SweepConnection]
 # past the five seconds within which work must go on.
 _RECONNECT_SECONDS: Final = 3.0
 _TURN_SECONDS: Final = 1.0
+# Of a role's limit one connection is for the wake, and one for what is asked outside the pools.
+_BESIDES: Final = 2
+LEAST_ROOM: Final = 4
 _inherited: list[object] = []
 
 
@@ -49,8 +53,11 @@ class _Opened:
 class Pools:
     """Hold `work` for bodies and the application's calls, and `control` that no body can use up."""
 
-    def __init__(self, connections: Connections, *, pooler: bool) -> None:
+    def __init__(
+        self, connections: Connections, *, pooler: bool, role_limit: Callable[[], int | None] = lambda: None
+    ) -> None:
         self._connections = connections
+        self._role_limit = role_limit
         self._place = connections.place
         self._pooler = pooler
         self._work_size = connections.work
@@ -80,12 +87,16 @@ class Pools:
             yield connection
 
     def reserve(self, bodies: int) -> None:
-        """Let the work pool grow to a connection for each of so many bodies, and two for the application's calls."""
+        """Let the work pool grow to a connection for each of so many bodies, and two for the application's calls.
+
+        Raises DriverUnavailable where the role may hold too few to work with.
+        """
+        self._refuse_too_few()
         opened = self._here()
         with opened.lock:
             self._work_size = max(self._work_size, bodies + 2)
             if opened.work is not None:
-                opened.work.resize(min_size=0, max_size=self._work_size)
+                opened.work.resize(min_size=0, max_size=self._sizes()[0])
 
     def close(self) -> None:
         """Close this process's pools; the next use opens new ones."""
@@ -122,6 +133,25 @@ class Pools:
                         self.place, f"all {pool.max_size} connections of {pool.name} are in use"
                     ) from error
 
+    def _refuse_too_few(self) -> None:
+        """Refuse bodies where claims, settles, the wake and a body could not each have a connection."""
+        limit = self._role_limit()
+        if limit is not None and limit < LEAST_ROOM:
+            raise DriverUnavailable(
+                f"the role that connects to {self.place} may hold {limit} connections; a worker needs {LEAST_ROOM}.",
+                fix="alter role … connection limit 20; rowsweep doctor says how many are in use",
+                meta={"place": self.place, "limit": limit},
+            )
+
+    def _sizes(self) -> tuple[int, int]:
+        """Answer the most connections of `work` and of `control`, which share what the role may hold."""
+        limit = self._role_limit()
+        if limit is None:
+            return self._work_size, self._connections.control
+        room = max(limit - _BESIDES, 1)
+        control = min(self._connections.control, max(room // 2, 1))
+        return max(min(self._work_size, room - control), 1), control
+
     def _here(self) -> _Opened:
         """Answer this process's pools; a parent's are kept alive untouched, since their sockets are shared with it."""
         if self._opened.pid != os.getpid():
@@ -132,13 +162,13 @@ class Pools:
     def _work_pool(self) -> Pool:
         opened = self._here()
         with opened.lock:
-            opened.work = opened.work or self._open("rowsweep-work", self._work_size, control=False)
+            opened.work = opened.work or self._open("rowsweep-work", self._sizes()[0], control=False)
             return opened.work
 
     def _control_pool(self) -> Pool:
         opened = self._here()
         with opened.lock:
-            opened.control = opened.control or self._open("rowsweep-control", self._connections.control, control=True)
+            opened.control = opened.control or self._open("rowsweep-control", self._sizes()[1], control=True)
             return opened.control
 
     def _open(self, name: str, size: int, *, control: bool) -> Pool:

@@ -6,13 +6,14 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import psycopg
 from psycopg.pq import TransactionStatus
 
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable
 from rowsweep.queue.postgres.cursor import run
 from rowsweep.queue.postgres.sql import render
-from rowsweep.queue.postgres.translate import joined_errors, lost_errors, own_errors
+from rowsweep.queue.postgres.translate import is_read_only, joined_errors, lost_errors, own_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -127,10 +128,21 @@ class JoinedSession:
 
 
 @contextmanager
+def _left_if_read_only(connection: Connection[Any]) -> Iterator[None]:
+    """Close a connection to a server that takes no writes: after a failover the next one leads to the new primary."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if is_read_only(error):
+            connection.close()
+        raise
+
+
+@contextmanager
 def opened(connection: Connection[Any], place: str) -> Iterator[None]:
     """Hold a transaction open for the block; errors of the block pass as they are."""
     block = connection.transaction()
-    with lost_errors(place):
+    with lost_errors(place), _left_if_read_only(connection):
         block.__enter__()
     try:
         yield

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from rowsweep.errors import RowsweepError
 
 INSTALL: Final = "rowsweep schema install"
+LIVE_KEY_INDEX: Final = "x_jobs_name_tenant_idempotency_live_idx"
+_MORE_ROOM: Final = (
+    "raise max_connections, or the role's connection limit; or fewer connections: "
+    "rs.connect(dsn, pooler=True) through a pooler"
+)
+_CROWDED: Final = ("too many clients", "too many connections", "remaining connection slots")
 _REACH: Final = 'rs.connect("postgresql://…"), $DATABASE_URL, or rs.connect(driver=MemoryDriver())'
 # Class 08 is the connection's own; then a server that is stopping, starting, or has no connection left.
 _LOST_STATES: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25P03", "25P04"})
@@ -34,11 +40,37 @@ def is_lost(error: BaseException) -> bool:
 
 def unreachable(place: str, why: object) -> DriverUnavailable:
     """Answer that the database cannot be reached."""
+    told = str(why).strip()
     return DriverUnavailable(
-        f"the database {place} cannot be reached: {redact_text(str(why).strip())}",
-        fix=_REACH,
+        f"the database {place} cannot be reached: {redact_text(told)}",
+        fix=_MORE_ROOM if is_crowded(told) else _REACH,
         meta={"place": place},
     )
+
+
+def is_crowded(told: str) -> bool:
+    """Say whether a server refuses only for want of room; what libpq tells of a failed connect has no SQLSTATE."""
+    return any(words in told for words in _CROWDED)
+
+
+def is_read_only(error: psycopg.Error) -> bool:
+    """Say whether the server takes no writes; a standby already refuses to begin a transaction for them."""
+    is_standby = isinstance(error, pg.FeatureNotSupported) and "during recovery" in _primary(error)
+    return is_standby or isinstance(error, pg.ReadOnlySqlTransaction)
+
+
+def read_only(place: str, error: psycopg.Error) -> DriverUnavailable:
+    """Answer that the server takes no writes: a standby, or what was the primary until a failover."""
+    return DriverUnavailable(
+        f"the database {place} takes no writes now: {_primary(error)}",
+        fix="point the DSN at the primary, such as host=a,b target_session_attrs=read-write",
+        meta={"place": place, "sqlstate": error.sqlstate},
+    )
+
+
+def is_live_key(error: BaseException | None) -> bool:
+    """Say whether a statement failed because a live job has the key."""
+    return isinstance(error, pg.UniqueViolation) and error.diag.constraint_name == LIVE_KEY_INDEX
 
 
 def schema_missing(place: str) -> SchemaMissing:
@@ -72,10 +104,12 @@ def own_errors(place: str) -> Iterator[None]:
 
 @contextmanager
 def lost_errors(place: str) -> Iterator[None]:
-    """Raise DriverUnavailable where the connection is lost; what else a commit refuses is the application's own."""
+    """Raise DriverUnavailable for a connection that is lost or takes no writes; what else is refused is its owner's."""
     try:
         yield
     except psycopg.Error as error:
+        if is_read_only(error):
+            raise read_only(place, error) from error
         if not is_lost(error):
             raise
         raise unreachable(place, error) from error
@@ -100,6 +134,8 @@ def translated(error: psycopg.Error, place: str) -> RowsweepError | None:
     fault = _schema_fault(error, place)
     if fault is not None:
         return fault
+    if is_read_only(error):
+        return read_only(place, error)
     if isinstance(error, pg.InsufficientPrivilege):
         return DriverUnavailable(
             f"the role that connects to {place} may not do that: {_primary(error)}",

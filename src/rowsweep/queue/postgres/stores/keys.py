@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rowsweep.errors import DuplicateJob
+from rowsweep.errors import DuplicateJob, InvariantBroken
 from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.translate import is_live_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from uuid import UUID
 
     from rowsweep.queue.postgres.session import Session
@@ -25,3 +28,18 @@ def refuse_taken_key(session: Session, job_id: UUID, key: tuple[str, str | None,
             fix=f"rowsweep jobs show {holder}",
             meta={"job_id": str(job_id), "holder": str(holder)},
         )
+
+
+@contextmanager
+def refusing_a_key_taken_meanwhile(name: str) -> Iterator[None]:
+    """Raise DuplicateJob where another session's job came to live between the check of its key and the statement."""
+    try:
+        yield
+    except InvariantBroken as error:
+        if not is_live_key(error.__cause__):
+            raise
+        raise DuplicateJob(
+            f"another live job of {name!r} took the same key at this moment.",
+            fix=f"rowsweep jobs ls --name {name} --json",
+            meta={"name": name},
+        ) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rowsweep.errors import NotCancellable, SweepNotFound, SweepNotLive
 from rowsweep.jobs.json_form import json_text
 from rowsweep.queue.postgres.sql import load
-from rowsweep.queue.postgres.stores.keys import refuse_taken_key
+from rowsweep.queue.postgres.stores.keys import refuse_taken_key, refusing_a_key_taken_meanwhile
 from rowsweep.queue.records import LIVE_STATES, Tuning
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def _resume(session: Session, run: _Run) -> None:
         raise _not_live(run.run_id, run.name, run.status, "resumed")
     for job_id, name, tenant_id, key in run.unfinished:
         refuse_taken_key(session, job_id, (name, tenant_id, key))
-    session.rows(_SQL["reopen"], {"run_id": run.run_id})
+    with refusing_a_key_taken_meanwhile(run.name):
+        session.rows(_SQL["reopen"], {"run_id": run.run_id})
 
 
 def _cancel(session: Session, run: _Run, reason: str | None) -> None:

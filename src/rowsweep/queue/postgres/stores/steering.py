@@ -11,7 +11,7 @@ from rowsweep.errors import InvariantBroken, JobNotFound, NotRemovable, NotReque
 from rowsweep.options import count
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
-from rowsweep.queue.postgres.stores.keys import refuse_taken_key
+from rowsweep.queue.postgres.stores.keys import refuse_taken_key, refusing_a_key_taken_meanwhile
 from rowsweep.queue.records import LIVE_STATES
 from rowsweep.queue.refusals import (
     check_from_step,
@@ -114,7 +114,8 @@ class PostgresSteering:
                 is_stored, jobs = session.rows(_SQL["find_step"], {"run_id": run_id, "name": from_step})[0]
                 stored = [] if is_stored else [row[0] for row in session.rows(_SQL["step_names"], {"run_id": run_id})]
                 check_from_step(job_id, from_step, jobs=jobs, stored=None if is_stored else stored)
-            return records.job(session.rows(_SQL["requeue"], {"job_id": job_id, "from_step": from_step})[0])
+            with refusing_a_key_taken_meanwhile(name):
+                return records.job(session.rows(_SQL["requeue"], {"job_id": job_id, "from_step": from_step})[0])
 
 
 def _meeting_enqueues(requeue: Callable[[], Moved]) -> Moved:
