@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from rowsweep.errors import InvalidFrame
-from tests.sweeps.export.reading import export
+from tests.sweeps.export.reading import export, transaction
 
 Connection = psycopg.Connection[Any]
 
@@ -85,7 +85,7 @@ def test_the_lower_bound_of_an_array_is_lost_and_nothing_else(connection: Connec
 
 ODD_SESSION = """
 set datestyle = 'SQL, DMY'; set intervalstyle = 'sql_standard'; set timezone = 'Asia/Kathmandu';
-set bytea_output = 'escape'; set extra_float_digits = -15; set client_encoding = 'LATIN1'"""
+set bytea_output = 'escape'; set extra_float_digits = -15; set lc_monetary = 'POSIX'; set client_encoding = 'LATIN1'"""
 
 
 def test_no_setting_of_the_session_changes_an_answer(connection: Connection, dsn: str) -> None:
@@ -103,12 +103,16 @@ def test_no_setting_of_the_session_changes_an_answer(connection: Connection, dsn
     with psycopg.connect(dsn, autocommit=True) as odd:
         odd.execute(ODD_SESSION)
         assert export(odd, "t").to_pylist() == plain.to_pylist()
+        with transaction(odd):
+            assert odd.execute("show lc_monetary").fetchall() == [("C",)]
     (row,) = plain.to_pylist()
     assert row["e"] == 0.1 + 0.2
     assert row["c"] == "1 year -2 days"
     assert row["i"] == '["2024-02-01 00:00:00+00",)'
     assert row["k"] == "-$1,234.50"
     assert row["g"] == "é"
+    assert row["d"] == b"\x00\xff\\"
+    assert row["m"] == [b"\\"]
 
 
 def test_the_row_that_is_named_is_the_one_that_holds_the_value(connection: Connection) -> None:
