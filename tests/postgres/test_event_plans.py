@@ -99,6 +99,7 @@ def test_a_poll_probes_each_wait_once(busy: Rows, busy_schema: str) -> None:
         ("id", "host", "pid", "app_version", "concurrency", "state", "in_flight", "processed", "interrupted", "wake")
     )
     more: dict[str, Any] = {"own_queues": [], "own_names": [], "expires": 30.0, "queues": ["default"], "proof": None}
+    more |= {"sample": False, "every": 15.0, "most": 1_000_000}
     values = {**info, **more, "names": ["order"], "poll": ["order"]}
     plan = explain(busy, statement("workers", "look"), busy_schema, values)
     assert plan.indexes("x_job_steps") == {"x_job_steps_waiting_idx"}
@@ -112,6 +113,7 @@ def test_a_poll_that_is_not_due_reads_no_wait(busy: Rows, busy_schema: str) -> N
         ("id", "host", "pid", "app_version", "concurrency", "state", "in_flight", "processed", "interrupted", "wake")
     )
     more: dict[str, Any] = {"own_queues": [], "own_names": [], "expires": 30.0, "queues": ["default"], "proof": None}
+    more |= {"sample": False, "every": 15.0, "most": 1_000_000}
     plan = explain(busy, statement("workers", "look"), busy_schema, {**info, **more, "names": ["order"], "poll": []})
     assert plan.of("x_job_steps") == []
     assert plan.pages < 100
