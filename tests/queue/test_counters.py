@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -205,6 +206,33 @@ def fold(world: World) -> RollUp:
     return folded
 
 
+def fold_all(world: World) -> int:
+    """Fold until nothing is left; answer how many buckets were added."""
+    added = 0
+    while True:
+        folded = fold(world)
+        added += folded.buckets
+        if folded.next_in_seconds > 0:
+            return added
+
+
+def test_what_an_outage_left_behind_is_folded_in_several_calls(world: World) -> None:
+    """S-407, D-20: the oldest hours first, a few at once, so that no call is long; nothing counts twice meanwhile."""
+    start = midnight(world) - 3 * DAY
+    for hour in range(40):
+        world.hands.put_counter(minute(start + hour * HOUR))
+    added = []
+    while True:
+        folded = fold(world)
+        added.append(folded.buckets)
+        for tier in ("hour", "day"):
+            assert total(world, tier=tier)["completed"] == 40
+        if folded.next_in_seconds > 0:
+            break
+    assert added == [3] * 7 + [3 + 1] + [3] * 5 + [1 + 1]
+    assert [bucket.completed for bucket in world.counters.list(tier="day")] == [16, 24]
+
+
 def test_a_fold_renews_the_leader_s_lease_and_nobody_else_s(world: World) -> None:
     """S-254, S-255, S-385: it is fenced on the lease, in one statement with its renewal."""
     leader = world.driver.stores().leader
@@ -321,7 +349,7 @@ def test_folding_loses_and_doubles_nothing(
             ):
                 former = expected.get((tier, begun, name), (0, 0))  # type: ignore[arg-type]
                 expected[tier, begun, name] = (former[0] + completed, max(former[1], ran))  # type: ignore[index]
-        fold(world)
+        fold_all(world)
         retention.remove("minute-counters", before=world.hands.now() - 2 * HOUR)
         assert fold(world).buckets == 0
     stored = {
@@ -331,3 +359,26 @@ def test_folding_loses_and_doubles_nothing(
     }
     assert stored == expected
     assert world.counters.list() == []
+
+
+def test_leaders_that_fold_at_once_fold_once(world: World) -> None:
+    """D-20, S-270: during a rolling update two may think that they lead."""
+    start = midnight(world) - 2 * DAY
+    for offset in range(0, 24 * 60, 7):
+        world.hands.put_counter(minute(start + offset * MINUTE, f"job-{offset % 5}"))
+    began, folded = threading.Barrier(4), list[int]()
+
+    def fold_at_once() -> None:
+        began.wait(10)
+        folded.append(fold_all(world))
+
+    threads = [threading.Thread(target=fold_at_once, name="rowsweep-test", daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    days = world.counters.list(tier="day")
+    assert sum(day.completed for day in days) == len(range(0, 24 * 60, 7))
+    hours = world.counters.list(tier="hour")
+    assert sum(hour.completed for hour in hours) == len(range(0, 24 * 60, 7))
+    assert sum(folded) == len(days) + len(hours)

@@ -199,7 +199,6 @@ def test_a_counter_goes_only_once_a_coarser_one_holds_it(world: World) -> None:
     assert remove(world, "hour-counters", seconds=3_600) == 0
     assert remove(world, "day-counters", seconds=400 * DAY) == 1
     assert [bucket.name for bucket in world.counters.list()] == ["unfolded"]
-    assert [bucket.name for bucket in world.counters.list(tier="day")] == ["folded", "unfolded"]
 
 
 # -- what only Postgres keeps ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 CounterTier = Literal["minute", "hour", "day"]
 COUNTER_TIERS: Final[tuple[CounterTier, ...]] = get_args(CounterTier)
 COUNTERS_DEFAULT: Final = 1_000
+HOURS_AT_ONCE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class CounterBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollUp:
-    """What one fold added: how many buckets, and in how many seconds the next can be due."""
+    """What one fold added: how many buckets, and in how many seconds the next can be due, 0 where more is left."""
 
     buckets: int
     next_in_seconds: float
@@ -76,7 +77,8 @@ class CounterStore(Protocol):
         """
 
     def rollup_counters(self, *, lease: Lease | None = None) -> RollUp | None:
-        """Fold each bucket that has been closed for a minute into its coarser tier, in one statement; twice is once.
+        """Fold what has been closed for a minute into the coarser tiers, in one statement; twice is once.
 
+        The oldest hours first, three at once, and each day with its last hour: after an outage it takes several calls.
         With `lease` the same statement renews it first; None, and nothing folded, where it is no longer the holder's.
         """

@@ -6,10 +6,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.queue.counters import COUNTER_TIERS, COUNTERS_DEFAULT, CounterBucket, CounterTier, RollUp, check_read
+from rowsweep.queue.counters import (
+    COUNTER_TIERS,
+    COUNTERS_DEFAULT,
+    HOURS_AT_ONCE,
+    CounterBucket,
+    CounterTier,
+    RollUp,
+    check_read,
+)
 from rowsweep.queue.memory.schedules import MemoryLeader
 from rowsweep.queue.memory.state import locked
-from rowsweep.queue.memory.upkeep.buckets import is_folded, truncated
+from rowsweep.queue.memory.upkeep.buckets import truncated
 
 if TYPE_CHECKING:
     import builtins
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
 _CLOSED_FOR: Final = timedelta(minutes=1)
 _HOUR: Final = timedelta(hours=1)
-_FOLDS: Final[tuple[tuple[CounterTier, CounterTier], ...]] = (("minute", "hour"), ("hour", "day"))
+_DAY: Final = timedelta(days=1)
 _ADDED: Final = ("completed", "retried", "deferred", "dead", "dropped", "refused", "run_ms")
 
 
@@ -41,12 +49,10 @@ class MemoryCounters:
     ) -> builtins.list[CounterBucket]:
         """Answer buckets, the newest first and by name, with what is not folded yet."""
         check_read(tier, since, limit)
-        kept = [row for row in self._state.counters.values() if row.tier == tier]
         finer = COUNTER_TIERS[: COUNTER_TIERS.index(tier)]
-        open_rows = [
-            row for row in self._state.counters.values() if row.tier in finer and not is_folded(self._state, row)
-        ]
-        found = _added_up([*kept, *open_rows], tier)
+        rows = [row for row in self._state.counters.values() if row.tier == tier]
+        rows += [row for of in finer for row in self._unfolded(of)]
+        found = _added_up(rows, tier)
         first = None if since is None else truncated(since, tier)
         wanted = [row for row in found if name in (None, row.name) and (first is None or row.bucket_at >= first)]
         wanted.sort(key=lambda row: row.name)
@@ -54,19 +60,33 @@ class MemoryCounters:
 
     @locked
     def rollup_counters(self, *, lease: Lease | None = None) -> RollUp | None:
-        """Fold each bucket that has been closed for a minute; None where the lease is another's."""
+        """Fold the oldest hours that have been closed for a minute; None where the lease is another's."""
         state = self._state
         if lease is not None and not self._is_renewed(lease):
             return None
         now = state.now()
-        before, folded = len(state.counters), now - _CLOSED_FOR
-        for finer, coarser in _FOLDS:
-            rows = [row for row in state.counters.values() if row.tier == finer and not is_folded(state, row)]
-            closed = [row for row in rows if truncated(row.bucket_at, coarser) < truncated(folded, coarser)]
-            for row in _added_up(closed, coarser):
-                state.counters[row.tier, row.bucket_at, row.name] = row
-        next_at = truncated(folded, "hour") + _HOUR + _CLOSED_FOR
-        return RollUp(buckets=len(state.counters) - before, next_in_seconds=(next_at - now).total_seconds())
+        before, closed_at = len(state.counters), truncated(now - _CLOSED_FOR, "hour")
+        minutes = [row for row in self._unfolded("minute") if row.bucket_at < closed_at]
+        hours = sorted({truncated(row.bucket_at, "hour") for row in minutes})
+        left_over = hours[HOURS_AT_ONCE] if len(hours) > HOURS_AT_ONCE else None
+        until = left_over or closed_at
+        self._keep(_added_up([row for row in minutes if row.bucket_at < until], "hour"))
+        days = [row for row in self._unfolded("hour") if row.bucket_at < truncated(until, "day")]
+        self._keep(_added_up(days, "day"))
+        due_at = now if left_over is not None else closed_at + _HOUR + _CLOSED_FOR
+        return RollUp(buckets=len(state.counters) - before, next_in_seconds=(due_at - now).total_seconds())
+
+    def _keep(self, rows: Iterable[CounterBucket]) -> None:
+        for row in rows:
+            self._state.counters.setdefault((row.tier, row.bucket_at, row.name), row)
+
+    def _unfolded(self, tier: CounterTier) -> builtins.list[CounterBucket]:
+        """Answer a tier's rows behind the last one of the coarser tier: buckets are folded in their order."""
+        coarser = COUNTER_TIERS[COUNTER_TIERS.index(tier) + 1]
+        rows = list(self._state.counters.values())
+        last = max((row.bucket_at for row in rows if row.tier == coarser), default=None)
+        behind = None if last is None else last + (_HOUR if coarser == "hour" else _DAY)
+        return [row for row in rows if row.tier == tier and (behind is None or row.bucket_at >= behind)]
 
     def _is_renewed(self, lease: Lease) -> bool:
         leaders = MemoryLeader(self._state)

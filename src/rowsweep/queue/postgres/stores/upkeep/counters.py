@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowsweep.queue.counters import COUNTERS_DEFAULT, CounterBucket, CounterTier, RollUp, check_read
+from rowsweep.queue.counters import COUNTERS_DEFAULT, HOURS_AT_ONCE, CounterBucket, CounterTier, RollUp, check_read
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 
@@ -40,11 +40,12 @@ class PostgresCounters:
         return [records.counter_bucket(tier, row) for row in rows]
 
     def rollup_counters(self, *, lease: Lease | None = None) -> RollUp | None:
-        """Fold each bucket that has been closed for a minute; None where the lease is another's."""
+        """Fold the oldest hours that have been closed for a minute; None where the lease is another's."""
         values = {
             "leader": None if lease is None else lease.name,
             "holder": None if lease is None else lease.holder,
             "seconds": None if lease is None else float(lease.seconds),
+            "hours": HOURS_AT_ONCE,
         }
         is_allowed, buckets, seconds = self._session.rows(_SQL["rollup_counters"], values)[0]
         return RollUp(buckets=buckets, next_in_seconds=seconds) if is_allowed else None

@@ -1,67 +1,104 @@
 -- name: list
--- A finer bucket that no coarser one holds yet is added to the one it will be folded into.
+-- Buckets are folded in their order, so a finer one counts beside the coarser tier only behind the last of that.
+with open as materialized (
+  select coalesce((select max(c.bucket) + interval '1 hour' from /* schema */x_job_counters c where c.tier = 'hour'),
+                  timestamptz '-infinity') as minutes_from,
+         coalesce((select max(c.bucket) + interval '24 hours' from /* schema */x_job_counters c where c.tier = 'day'),
+                  timestamptz '-infinity') as hours_from,
+         coalesce(date_trunc(%(tier)s::text, %(since)s::timestamptz, 'UTC'), timestamptz '-infinity') as since
+),
+wanted as (
+  select c.tier, c.bucket, c.name, c.completed, c.retried, c.deferred, c.dead, c.dropped, c.refused, c.run_ms,
+         c.max_run_ms
+  from open o
+  join /* schema */x_job_counters c on c.tier = %(tier)s::text and c.bucket >= o.since
+  union all
+  select c.tier, c.bucket, c.name, c.completed, c.retried, c.deferred, c.dead, c.dropped, c.refused, c.run_ms,
+         c.max_run_ms
+  from open o
+  join /* schema */x_job_counters c on c.tier = 'minute' and c.bucket >= greatest(o.since, o.minutes_from)
+  where %(tier)s::text in ('hour', 'day')
+  union all
+  select c.tier, c.bucket, c.name, c.completed, c.retried, c.deferred, c.dead, c.dropped, c.refused, c.run_ms,
+         c.max_run_ms
+  from open o
+  join /* schema */x_job_counters c on c.tier = 'hour' and c.bucket >= greatest(o.since, o.hours_from)
+  where %(tier)s::text = 'day'
+)
 select r.bucket, r.name, sum(r.completed)::bigint, sum(r.retried)::bigint, sum(r.deferred)::bigint,
        sum(r.dead)::bigint, sum(r.dropped)::bigint, sum(r.refused)::bigint, sum(r.run_ms)::bigint, max(r.max_run_ms)
 from (
-  select date_trunc(%(tier)s::text, c.bucket, 'UTC') as bucket, c.name, c.completed, c.retried, c.deferred, c.dead,
-         c.dropped, c.refused, c.run_ms, c.max_run_ms
-  from /* schema */x_job_counters c
-  where (%(name)s::text is null or c.name = %(name)s::text)
-    and (%(since)s::timestamptz is null or c.bucket >= date_trunc(%(tier)s::text, %(since)s::timestamptz, 'UTC'))
-    and (c.tier = %(tier)s::text
-      or (%(tier)s::text in ('hour', 'day') and c.tier = 'minute' and not exists (
-        select from /* schema */x_job_counters f
-        where f.tier = 'hour' and f.name = c.name and f.bucket = date_trunc('hour', c.bucket, 'UTC')))
-      or (%(tier)s::text = 'day' and c.tier = 'hour' and not exists (
-        select from /* schema */x_job_counters f
-        where f.tier = 'day' and f.name = c.name and f.bucket = date_trunc('day', c.bucket, 'UTC'))))
+  select date_trunc(%(tier)s::text, w.bucket, 'UTC') as bucket, w.name, w.completed, w.retried, w.deferred, w.dead,
+         w.dropped, w.refused, w.run_ms, w.max_run_ms
+  from wanted w
+  where %(name)s::text is null or w.name = %(name)s::text
 ) r
 group by r.bucket, r.name
 order by r.bucket desc, r.name
 limit %(limit)s::bigint;
 
 -- name: rollup_counters
--- Days come from the hours stored and from those about to be, all as one snapshot has them: a day that was folded from
--- stored hours alone would be without its last one for good. The leader's lease is fence and renewed in one, so that a
--- fold costs an idle scheduler no statement more.
-with led as materialized (
+-- The oldest hours first, a few a statement, however many are left; a day goes with its last hour, from the hours of
+-- this very snapshot: folded from stored ones alone it would be without that hour for good. The leader's lease is the
+-- fence and is renewed in one, so that a fold costs an idle scheduler no statement more.
+with recursive led as materialized (
   update /* schema */x_scheduler_leader l
   set expires_at = now() + make_interval(secs => %(seconds)s::double precision)
   where l.name = %(leader)s::text and l.holder = %(holder)s::text and l.expires_at > now()
   returning l.name
 ),
-allowed as materialized (
-  select %(holder)s::text is null or exists (select from led) as is_allowed, now() - interval '1 minute' as closed_at
+bounds as materialized (
+  select a.is_allowed, date_trunc('hour', now() - interval '1 minute', 'UTC') as closed_at,
+         coalesce((select max(c.bucket) + interval '1 hour' from /* schema */x_job_counters c where c.tier = 'hour'),
+                  timestamptz '-infinity') as minutes_from,
+         coalesce((select max(c.bucket) + interval '24 hours' from /* schema */x_job_counters c where c.tier = 'day'),
+                  timestamptz '-infinity') as hours_from
+  from (select %(holder)s::text is null or exists (select from led) as is_allowed) a
+),
+todo (bucket, position) as (
+  select (select date_trunc('hour', min(c.bucket), 'UTC')
+          from /* schema */x_job_counters c
+          where c.tier = 'minute' and c.bucket >= b.minutes_from and c.bucket < b.closed_at), 1
+  from bounds b
+  where b.is_allowed
+  union all
+  select (select date_trunc('hour', min(c.bucket), 'UTC')
+          from /* schema */x_job_counters c
+          where c.tier = 'minute' and c.bucket >= t.bucket + interval '1 hour' and c.bucket < b.closed_at),
+         t.position + 1
+  from todo t
+  cross join bounds b
+  where t.bucket is not null and t.position <= %(hours)s::integer
+),
+left_over as materialized (
+  select max(t.bucket) as bucket from todo t where t.position > %(hours)s::integer
 ),
 hours as materialized (
-  select date_trunc('hour', c.bucket, 'UTC') as bucket, c.name, sum(c.completed)::bigint as completed,
-         sum(c.retried)::bigint as retried, sum(c.deferred)::bigint as deferred, sum(c.dead)::bigint as dead,
-         sum(c.dropped)::bigint as dropped, sum(c.refused)::bigint as refused, sum(c.run_ms)::bigint as run_ms,
-         max(c.max_run_ms) as max_run_ms
-  from allowed a
-  join /* schema */x_job_counters c on c.tier = 'minute' and c.bucket < date_trunc('hour', a.closed_at, 'UTC')
-  where a.is_allowed and not exists (
-    select from /* schema */x_job_counters f
-    where f.tier = 'hour' and f.name = c.name and f.bucket = date_trunc('hour', c.bucket, 'UTC'))
-  group by date_trunc('hour', c.bucket, 'UTC'), c.name
+  select t.bucket, c.name, sum(c.completed)::bigint as completed, sum(c.retried)::bigint as retried,
+         sum(c.deferred)::bigint as deferred, sum(c.dead)::bigint as dead, sum(c.dropped)::bigint as dropped,
+         sum(c.refused)::bigint as refused, sum(c.run_ms)::bigint as run_ms, max(c.max_run_ms) as max_run_ms
+  from todo t
+  join /* schema */x_job_counters c
+    on c.tier = 'minute' and c.bucket >= t.bucket and c.bucket < t.bucket + interval '1 hour'
+  where t.position <= %(hours)s::integer
+  group by t.bucket, c.name
 ),
 days as (
   select date_trunc('day', u.bucket, 'UTC') as bucket, u.name, sum(u.completed)::bigint as completed,
          sum(u.retried)::bigint as retried, sum(u.deferred)::bigint as deferred, sum(u.dead)::bigint as dead,
          sum(u.dropped)::bigint as dropped, sum(u.refused)::bigint as refused, sum(u.run_ms)::bigint as run_ms,
          max(u.max_run_ms) as max_run_ms
-  from allowed a
+  from bounds b
+  cross join left_over o
   cross join lateral (
     select h.bucket, h.name, h.completed, h.retried, h.deferred, h.dead, h.dropped, h.refused, h.run_ms, h.max_run_ms
     from hours h
     union all
     select c.bucket, c.name, c.completed, c.retried, c.deferred, c.dead, c.dropped, c.refused, c.run_ms, c.max_run_ms
     from /* schema */x_job_counters c
-    where c.tier = 'hour'
+    where c.tier = 'hour' and c.bucket >= b.hours_from
   ) u
-  where a.is_allowed and u.bucket < date_trunc('day', a.closed_at, 'UTC') and not exists (
-    select from /* schema */x_job_counters f
-    where f.tier = 'day' and f.name = u.name and f.bucket = date_trunc('day', u.bucket, 'UTC'))
+  where b.is_allowed and u.bucket < date_trunc('day', coalesce(o.bucket, b.closed_at), 'UTC')
   group by date_trunc('day', u.bucket, 'UTC'), u.name
 ),
 folded as (
@@ -82,6 +119,8 @@ folded as (
   on conflict (tier, bucket, name, shard) do nothing
   returning bucket
 )
-select a.is_allowed, (select count(*) from folded),
-       extract(epoch from date_trunc('hour', a.closed_at, 'UTC') + interval '1 hour 1 minute' - now())::double precision
-from allowed a;
+select b.is_allowed, (select count(*) from folded),
+       case when o.bucket is not null then 0
+            else extract(epoch from b.closed_at + interval '1 hour 1 minute' - now()) end::double precision
+from bounds b
+cross join left_over o;
