@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,6 +24,7 @@ from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.schedules import Leadership
 from rowsweep.telemetry.instruments import Depth
 from rowsweep.testing.clock import FakeClock
+from tests.cli.test_main import parse
 from tests.queue.world import worker_info
 from tests.show.snapshots import snapshot
 
@@ -121,6 +123,14 @@ def test_each_look_tells_well_from_unwell(finding: Finding, level: str, says: st
     """N-105, S-219, S-357: each finding has a fix, and only what is well has none."""
     assert (finding.level, says in finding.says) == (level, True), finding
     assert bool(finding.fix) is (level != "ok")
+
+
+def test_every_command_that_a_fix_names_can_be_typed() -> None:
+    """S-403, S-432."""
+    named = {found.strip() for finding, _, _ in SHOWN for found in re.findall(r"rowsweep [^,;:]+", finding.fix)}
+    assert len(named) > 10
+    for command in named:
+        assert " ".join(parse(command)) in command
 
 
 def test_a_pass_that_ended_lately_is_not_late() -> None:

@@ -54,7 +54,7 @@ def look_at_retention(kept: Kept, last: Snapshot | None, now: datetime) -> Findi
         return warn(
             "retention",
             f"late: {'; '.join(overdue)}; a pass {since}.",
-            "rowsweep up, or rowsweep scheduler beside rowsweep worker; they purge hourly",
+            "rowsweep up, or rowsweep scheduler, and rowsweep worker: they purge hourly",
         )
     return well("retention", f"a pass {since}" if ended else "nothing is old enough to go")
 

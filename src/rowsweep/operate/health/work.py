@@ -36,7 +36,7 @@ def look_at_undeclared(undeclared: Sequence[tuple[str, str, int]], workers: Sequ
         return warn(
             "undeclared",
             f"waiting, and declared by no live worker: {some(names)}.",
-            "rowsweep worker --app MODULE with what declares it, or rowsweep jobs ls --state ready",
+            "work what declares it: rowsweep worker --app MODULE; rowsweep jobs ls --state ready",
         )
     return well("undeclared", "every waiting job is declared by a live worker" if workers else "no live worker to ask")
 
@@ -59,7 +59,11 @@ def look_at_ready(depths: Sequence[Depth]) -> Finding:
 def look_at_pauses(pauses: Sequence[Pause]) -> Finding:
     """Say what is held on purpose, and by whom."""
     if pauses:
-        return warn("pauses", f"held: {some([_pause(pause) for pause in pauses])}.", "resume it where it should run")
+        return warn(
+            "pauses",
+            f"held: {some([_pause(pause) for pause in pauses])}.",
+            f"rowsweep jobs resume{_flags(pauses[0])}; rowsweep jobs pauses",
+        )
     return well("pauses", "nothing is held")
 
 
@@ -68,7 +72,11 @@ def look_at_dead(depths: Sequence[Depth]) -> Finding:
     dead = [depth for depth in depths if depth.dead]
     if dead:
         shown = some([f"{depth.dead:,} on {depth.queue}" for depth in dead])
-        return warn("dead", f"dead letters: {shown}.", "rowsweep jobs dead, then rowsweep jobs requeue or rm ID")
+        return warn(
+            "dead",
+            f"dead letters: {shown}.",
+            "rowsweep jobs dead, then rowsweep jobs requeue ID, or rowsweep jobs rm ID",
+        )
     return well("dead", "no dead letter")
 
 
@@ -79,9 +87,13 @@ def look_at_sweeps(running: Sequence[Snapshot]) -> Finding:
         return fail(
             "sweeps",
             f"stalled, held by no live worker: {some([f'{run.name} ({run.run_id})' for run in stalled])}.",
-            f"rowsweep worker takes it up again; rowsweep sweeps show {stalled[0].run_id}",
+            f"rowsweep worker, which takes it up again; rowsweep sweeps show {stalled[0].run_id}",
         )
     return well("sweeps", f"{len(running)} at work, none stalled" if running else "none at work")
+
+
+def _flags(pause: Pause) -> str:
+    return "".join(f" --{flag} {value}" for flag, value in (("queue", pause.queue), ("name", pause.name)) if value)
 
 
 def _pause(pause: Pause) -> str:
