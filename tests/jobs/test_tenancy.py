@@ -98,8 +98,10 @@ def test_without_an_actor_it_is_user_at_host(monkeypatch: pytest.MonkeyPatch) ->
             raise KeyError
 
         monkeypatch.setattr("getpass.getuser", nameless)
+        ambient.user_at_host.cache_clear()
         assert ambient.user_at_host() == f"unknown@{host}"
     finally:
+        ambient.user_at_host.cache_clear()
         app.close()
 
 

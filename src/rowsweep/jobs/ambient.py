@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import uuid_utils.compat
@@ -78,8 +79,9 @@ def attribution() -> str:
     return actor or user_at_host()
 
 
+@cache
 def user_at_host() -> str:
-    """Answer `user@host` of this process."""
+    """Answer `user@host` of this process, as it was when first asked."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

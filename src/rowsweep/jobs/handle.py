@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,6 +18,8 @@ from rowsweep.options import format_duration
 from rowsweep.telemetry.instruments import current_traceparent
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from rowsweep.jobs.inputs import InputType
     from rowsweep.jobs.origin import Origin
     from rowsweep.jobs.request import EnqueueResult
@@ -135,7 +136,7 @@ class JobHandle(Generic[In, Out]):
             name=self.name,
             queue=options.queue or self.options.queue,
             input=form,
-            idempotency_key=self._key(parsed, options),
+            idempotency_key=self._key(parsed, options, job_id),
             max_attempts=self.retry.attempts,
             priority=self.options.priority if options.priority is None else options.priority,
             run_at=options.run_at,
@@ -166,10 +167,11 @@ class JobHandle(Generic[In, Out]):
             "on_settled": _named(self.options.on_settled),
         }
 
-    def _key(self, parsed: Any, options: EnqueueOptions) -> str:
+    def _key(self, parsed: Any, options: EnqueueOptions, job_id: UUID) -> str:
+        """Answer the key; without one the job's own id, which no other has and whose entries lie side by side."""
         key = options.key if options.key is not None else self.options.key
         if key is None:
-            return str(uuid.uuid4())
+            return str(job_id)
         return check_key(key(parsed) if callable(key) else key, option="key")
 
 

@@ -65,7 +65,7 @@ class InputType:
                     meta={"job": self.job, "path": "$"},
                 )
             return None, None
-        parsed = self._validate(value)
+        parsed = self._validated(value)
         try:
             form = self._serialised(parsed, mode="json")
             check_form(form, lambda: self._serialised(parsed, mode="python"))
@@ -73,32 +73,40 @@ class InputType:
             raise self._invalid(error.path, error.why) from error
         except (ValueError, TypeError, RecursionError) as error:
             raise self._invalid("$", f"it has no JSON form ({error!s:.200})") from error
-        size = len(json_text(form).encode())
+        text = json_text(form)
+        size = len(text) if text.isascii() else len(text.encode())
         if size > MAX_BYTES:
             raise self._invalid(
                 "$",
                 f"its JSON form is {size:,} bytes; the limit is {MAX_BYTES:,} (1 MiB)",
                 fix="store the data elsewhere and pass a reference to it",
             )
-        self._validate(form, stored=True)
+        self._restored(text)
         return parsed, form
 
     def parse(self, stored: Json) -> Any:
         """Restore a stored input when its run starts; InvalidInput where it no longer parses."""
-        return None if self.declared is None else self._validate(stored, stored=True)
+        return None if self.declared is None else self._restored(json_text(stored))
 
     def _serialised(self, parsed: object, *, mode: str) -> Any:
         return self._adapter.dump_python(parsed, mode=mode, by_alias=True, round_trip=True, warnings=False)
 
-    def _validate(self, value: object, *, stored: bool = False) -> Any:
-        validator = self._validator
+    def _validated(self, value: object) -> Any:
         try:
-            return validator.validate_json(json_text(value)) if stored else validator.validate_python(value)
+            return self._validator.validate_python(value)
         except self._refusal as refused:
-            first = refused.errors(include_url=False, include_input=False)[0]
-            path = "$" + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
-            why = f"its JSON form does not parse: {first['msg']}" if stored else first["msg"]
-            raise self._invalid(path, why) from None
+            raise self._refused(refused) from None
+
+    def _restored(self, text: str) -> Any:
+        try:
+            return self._validator.validate_json(text)
+        except self._refusal as refused:
+            raise self._refused(refused, "its JSON form does not parse: ") from None
+
+    def _refused(self, refused: ValidationError, what: str = "") -> InvalidInput:
+        first = refused.errors(include_url=False, include_input=False)[0]
+        path = "$" + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+        return self._invalid(path, f"{what}{first['msg']}")
 
     def _invalid(self, path: str, why: str, *, fix: str | None = None) -> InvalidInput:
         return InvalidInput(

@@ -156,6 +156,8 @@ class Executor:
 
 
 def _log_failure(flight: Flight, ending: Ending, execution: Execution) -> None:
+    if ending.error is None:
+        return
     job = flight.job
     named = {"job": job.name, "job_id": str(job.id), "attempt": job.attempt}
     if is_rate_limited(ending):
