@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -83,6 +84,27 @@ def test_a_pass_goes_on_behind_its_checkpoint(field: Field, at: int) -> None:
     assert (row.status, row.rows, row.batches, row.cursor) == ("done", 18, 5, None)
     assert row.finished_at is not None
     assert (field.job(run).result or {})["rows"] == 18
+
+
+def test_a_pass_says_when_it_begins_what_it_commits_and_how_it_ended(
+    field: Field, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D-31: with their levels and their fields."""
+    caplog.set_level(logging.DEBUG, "rowsweep")
+    field.orders(10)
+    run = rs.backfill("totals", rows=ORDERS, set={"total": "price * qty"}, batch_rows=6, adapt=False).launch()
+    field.finish(run)
+    named = {"sweep": "totals", "run_id": str(run.run_id)}
+    levels = {record.getMessage(): record.levelname for record in caplog.records}
+    assert (levels["sweeps.started"], levels["sweeps.batch"], levels["sweeps.finished"]) == ("INFO", "DEBUG", "INFO")
+    assert fields_of(caplog.records, "sweeps.started") == [{**named, "kind": "backfill"}]
+    first, second = fields_of(caplog.records, "sweeps.batch")
+    assert {**first, "duration_ms": None} == {**named, "index": 0, "rows": 6, "duration_ms": None, "batch_rows": 6}
+    assert (second["index"], second["rows"]) == (1, 4)
+    (finished,) = fields_of(caplog.records, "sweeps.finished")
+    spent = finished.pop("active_seconds")
+    assert finished == {**named, "kind": "backfill", "rows": 10, "written": 10, "batches": 2}
+    assert spent >= 0
 
 
 def test_the_steps_of_a_pass_are_three(field: Field) -> None:

@@ -181,3 +181,11 @@ def test_every_event_that_the_sources_emit_is_in_the_table_with_its_fields() -> 
         known = [set(EVENTS[name].fields) for name in names if name in EVENTS]
         wrong += [f"{place}: {names[0]} has no field {sorted(fields - of)}" for of in known if fields - of]
     assert wrong == []
+
+
+def test_every_event_that_the_sources_emit_is_provoked_by_a_test() -> None:
+    """D-31: some test in another file names it."""
+    elsewhere = [file for file in Path(__file__).parents[1].rglob("*.py") if file != Path(__file__)]
+    said = "".join(file.read_text(encoding="utf-8") for file in elsewhere)
+    emitted = {name for _, call in emit_calls() for name in event_names(call.args[0])}
+    assert [name for name in sorted(emitted) if name not in said] == []
