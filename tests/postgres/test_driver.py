@@ -384,3 +384,13 @@ def test_a_row_whose_status_is_unknown_is_refused(connection: psycopg.Connection
         assert caught.value.code == "X_JOB_ROW_STATUS_UNKNOWN"
     finally:
         driver.close()
+
+
+def test_a_transaction_needs_no_tables(dsn: str) -> None:
+    """N-109: an application's own statements, and what looks at a place before it installs there."""
+    driver = PostgresDriver(dsn)
+    try:
+        with driver.transaction() as opened:
+            assert opened.connection.execute("select 1").fetchone() == (1,)
+    finally:
+        driver.close()

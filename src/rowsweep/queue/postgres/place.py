@@ -29,6 +29,7 @@ class Place:
         self._found: str | None = None
         self._identity: TupleRow | None = None
         self._role_limit: int | None = None
+        self._is_limit_known = False
         self._known: WeakKeyDictionary[Connection[Any], bool] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
@@ -40,9 +41,15 @@ class Place:
             return self._found
 
     def role_limit(self) -> int | None:
-        """Answer how many connections the role may hold at once, None for any number; raises as `schema` does."""
-        self.schema()
-        return self._role_limit
+        """Answer how many connections the role may hold at once, None for any number; needs no tables.
+
+        Raises DriverUnavailable.
+        """
+        with self._lock:
+            if not self._is_limit_known:
+                with connect_once(self._dsn, self.name) as connection, own_errors(self.name):
+                    self._note_limit(connection)
+            return self._role_limit
 
     def is_home(self, connection: Connection[Any]) -> bool:
         """Say whether a caller's connection leads to the very database that keeps the tables; asked once of each.
@@ -62,6 +69,7 @@ class Place:
 
     def _find(self) -> str:
         with connect_once(self._dsn, self.name) as connection, own_errors(self.name):
+            self._note_limit(connection)
             schema = self._named or find_schema(connection)
             rows = versions(connection, schema)
             if not rows:
@@ -70,8 +78,11 @@ class Place:
             if found < latest_version():
                 raise schema_outdated(self.name, found, latest_version())
             self._identity = _identity(connection, schema)
-            self._role_limit = run(connection, _SQL["role_limit"].text, {})[0][0]
             return schema
+
+    def _note_limit(self, connection: Connection[Any]) -> None:
+        self._role_limit = run(connection, _SQL["role_limit"].text, {})[0][0]
+        self._is_limit_known = True
 
 
 def find_schema(connection: Connection[Any]) -> str:
