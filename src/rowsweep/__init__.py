@@ -13,6 +13,7 @@ from rowsweep.app import (
     current,
     health,
     install,
+    install_outbox,
     jobs,
     ledger,
     reset_event_bus,
@@ -68,9 +69,9 @@ __all__ = [
     "MemoryEventBus", "Ndjson", "OutboxRelay", "Parquet", "PostgresDriver", "PostgresEventBus", "Purge", "Retry",
     "Rows", "RowsweepError", "Run", "Scheduler", "Settled", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker",
     "attach", "backfill", "board", "configure_lifecycle", "connect", "counters", "current", "event_bus",
-    "events_purge_target", "expired", "export_rows", "health", "install", "job", "jobs", "ledger", "older_than",
-    "own_targets", "publish_event", "purge", "read_export", "reset_event_bus", "runs", "task", "transaction",
-    "use_event_bus", "work",
+    "events_purge_target", "expired", "export_rows", "health", "install", "install_outbox", "job", "jobs", "ledger",
+    "older_than", "own_targets", "publish_event", "purge", "read_export", "reset_event_bus", "runs", "task",
+    "transaction", "use_event_bus", "work",
 ]  # fmt: skip
 
 _LATE = {

@@ -391,6 +391,11 @@ def install() -> SchemaStatus:
     return current().install()
 
 
+def install_outbox(dsn: str, schema: str | None = None) -> OutboxStatus:
+    """Make the outbox alone in an application's own database, for a queue that is in another one."""
+    return outbox_schema(dsn, schema, install=True)
+
+
 def health() -> Health:
     """Look at everything `rowsweep doctor` looks at."""
     return current().health()
