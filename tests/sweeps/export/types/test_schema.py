@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg import sql
 
 from rowsweep.errors import InvalidDeclaration, InvariantBroken, UnknownSource
 from rowsweep.sweeps.export.types.schema import describe
@@ -82,6 +83,28 @@ def test_a_column_that_was_checked_stays_as_it_is_until_the_part_is_read(connect
         other.execute("set lock_timeout = '50ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             other.execute("alter table t alter price type text")
+
+
+def test_a_role_that_may_read_columns_only_is_told_what_it_needs(connection: Connection, schema: str) -> None:
+    """N-092: without the lock a rewrite of the table could come in between, and leave a part empty."""
+    connection.execute("create table t (id int primary key, secret text)")
+    stored = described(connection, "t")
+    role = sql.Identifier(f"reader_of_{schema}")
+    connection.execute(sql.SQL("create role {}").format(role))
+    try:
+        connection.execute(sql.SQL("grant usage on schema {} to {}").format(sql.Identifier(schema), role))
+        connection.execute(sql.SQL("grant select (id) on t to {}").format(role))
+        connection.execute(sql.SQL("set role {}").format(role))
+        with pytest.raises(UnknownSource, match=r"grant select on") as refused:
+            read(connection, stored)
+        connection.execute("reset role")
+        connection.execute(sql.SQL("grant select on t to {}").format(role))
+        connection.execute(sql.SQL("set role {}").format(role))
+        assert read(connection, stored).num_rows == 0
+    finally:
+        connection.execute("reset role")
+        connection.execute(sql.SQL("drop owned by {0}; drop role {0}").format(role))
+    assert refused.value.retry == "terminal"
 
 
 def test_a_type_is_the_same_however_the_search_path_prints_it(connection: Connection, schema: str) -> None:

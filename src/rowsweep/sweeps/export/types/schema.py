@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import Connection, sql
-from psycopg.errors import UndefinedTable
+from psycopg.errors import InsufficientPrivilege, UndefinedTable
 
 from rowsweep.errors import InvalidDeclaration, InvariantBroken, UnknownSource
 from rowsweep.sweeps.export.types.catalog import CatalogType, column_types
@@ -90,13 +90,15 @@ class ExportSchema:
         """Compare the columns with the table's, and hold them as they are until the transaction ends.
 
         The lock comes before the transaction's snapshot, so this must be its first statement. Raises InvariantBroken
-        naming each column that was added, dropped or retyped, UnknownSource without the table.
+        naming each column that was added, dropped or retyped, UnknownSource without the table or SELECT on it.
         """
         lock = sql.SQL("lock table only {} in access share mode").format(sql.Identifier(self.schema, self.table))
         try:
             connection.execute(lock)
         except UndefinedTable as error:
             raise _gone(self) from error
+        except InsufficientPrivilege as error:
+            raise _forbidden(self) from error
         changes = self._changes(column_types(connection, self.schema, self.table))
         if changes:
             raise InvariantBroken(
@@ -146,5 +148,14 @@ def _gone(schema: ExportSchema) -> UnknownSource:
     return UnknownSource(
         f"The table {schema.schema}.{schema.table} is gone.",
         fix="name the table that is there now in Rows(…), and launch the export anew with overwrite=True",
+        meta={"table": f"{schema.schema}.{schema.table}"},
+    )
+
+
+def _forbidden(schema: ExportSchema) -> UnknownSource:
+    name = f'"{schema.schema}"."{schema.table}"'
+    return UnknownSource(
+        f"The role may not read the whole table {schema.schema}.{schema.table}: SELECT on columns locks no table.",
+        fix=f"grant select on {name} to the role that exports",
         meta={"table": f"{schema.schema}.{schema.table}"},
     )
