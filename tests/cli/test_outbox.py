@@ -128,3 +128,27 @@ def test_up_publishes_what_is_staged(rowsweep: CommandLine, job: rs.JobHandle[in
         app = rs.connect(rowsweep.dsn, work=False)
         wait_until(lambda: [queue.done for queue in app.stores().jobs.stats() if queue.queue == "default"] == [2])
         app.close()
+
+
+def test_doctor_looks_at_the_outbox_of_another_database(
+    rowsweep: CommandLine, shop_dsn: str, capsys: pytest.CaptureFixture[str], job: rs.JobHandle[int, None]
+) -> None:
+    """S-357: rows that nobody has published for a minute, and a database without the table."""
+    missing = finding(rowsweep, shop_dsn)
+    assert (missing["level"], "has no x_outbox" in missing["says"]) == ("fail", True)
+    assert CommandLine(shop_dsn, capsys)("schema", "install", "--outbox-only").code == 0
+    assert finding(rowsweep, shop_dsn)["level"] == "ok"
+    app = rs.connect(rowsweep.dsn, work=False, outbox=shop_dsn)
+    with psycopg.connect(shop_dsn) as shop:
+        job.enqueue(1, tx=shop)
+        shop.execute("update x_outbox set created_at = now() - interval '2 minutes'")
+    app.close()
+    late = finding(rowsweep, shop_dsn)
+    assert (late["level"], "no relay publishes them" in late["says"]) == ("fail", True)
+    assert "rowsweep relay" in late["fix"]
+
+
+def finding(rowsweep: CommandLine, shop_dsn: str) -> dict[str, str]:
+    """Answer what the doctor says of the outbox."""
+    findings = rowsweep("doctor", "--json", "--outbox-dsn", shop_dsn).json["findings"]
+    return next(one for one in findings if one["name"] == "outbox")

@@ -15,8 +15,9 @@ ROOT = Path(__file__).parent.parent.parent
 
 def said(cell: Any) -> list[str]:
     """Answer what a cell printed and showed, as text."""
-    texts = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.get("outputs", [])]
-    return [line for text in texts for line in text.splitlines()]
+    outputs = cell.get("outputs", [])
+    texts = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs]
+    return "".join(texts).splitlines()
 
 
 def test_the_notebook_does_what_it_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from rowsweep.cli.everywhere import EPILOG
+from rowsweep.cli.serving import OutboxDsn
 from rowsweep.cli.session import session_of
 from rowsweep.errors import DriverUnavailable
 
@@ -14,7 +15,7 @@ def add_to(application: typer.Typer) -> None:
     application.command("doctor", epilog=EPILOG)(doctor)
 
 
-def doctor(context: typer.Context) -> None:
+def doctor(context: typer.Context, outbox_dsn: OutboxDsn = None) -> None:
     """Look at the server, the schema, the workers and what waits for them.
 
     Each finding says how it is and what to do. Leaves with 1 where there is something to do.
@@ -25,7 +26,7 @@ def doctor(context: typer.Context) -> None:
 
     session = session_of(context)
     try:
-        with session.app() as app:
+        with session.app(outbox=outbox_dsn) as app:
             health = app.health()
     except DriverUnavailable as error:
         health = unreachable(error, str(error.meta.get("place", "the database")), SystemClock())
