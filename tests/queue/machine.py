@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -55,6 +56,7 @@ class ModelledQueue(RuleBasedStateMachine):
         self.rows: dict[UUID, Row] = {}
         self.claims: list[Claim] = []
         self.pauses: set[tuple[str | None, str | None]] = set()
+        self.counted: Counter[tuple[str, str]] = Counter()
         self.now = 0
         self.moves = 0
 
