@@ -18,7 +18,7 @@ help:
 	@echo "make test-slow  the tests that start, kill and install real processes"
 	@echo "make check      format, lint, types and import rules"
 	@echo "make bench      the benchmarks; ONLY=sweep for some of them"
-	@echo "make notebook   JupyterLab with rowsweep installed"
+	@echo "make notebook   JupyterLab on the notebooks, with everything installed"
 	@echo "make build      the wheel and the source archive, in dist/"
 	@echo "make format     format the code and apply the safe fixes"
 	@echo "make clean      remove what these targets made (.rowsweep/ keeps its data)"
@@ -59,7 +59,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ONLY)
 
 notebook: $(STAMP)
-	$(BIN)/jupyter lab $(ARGS)
+	$(BIN)/jupyter lab notebooks $(ARGS)
 
 build: $(STAMP)
 	$(BIN)/python -m build --no-isolation

@@ -13,6 +13,7 @@ from tests.browser.lab import ROOT, Lab
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
 
 STATES = ("running", "paused", "failed", "done", "unknown", "long")
+README_PICTURES = ("run-running-light", "run-failed-dark")
 GALLERY = """
 import sys
 sys.path.insert(0, {root!r})
@@ -54,8 +55,9 @@ def gallery(lab: Lab, page: Page, theme: str) -> Locator:
 
 
 def kept(view: Locator, name: str, tmp_path: Path) -> None:
-    """Keep the picture, where a caller wants the README's anew in the repository."""
-    folder = Path(os.environ.get("ROWSWEEP_IMAGES") or tmp_path)
+    """Keep the picture: the README's two in the repository where that is asked for, any other beside the test."""
+    wanted = os.environ.get("ROWSWEEP_IMAGES")
+    folder = Path(wanted) if wanted and name in README_PICTURES else tmp_path
     view.screenshot(path=folder / f"{name}.png")
     assert (folder / f"{name}.png").stat().st_size > 2_000
 
@@ -97,6 +99,14 @@ def test_nothing_moves_while_numbers_change(lab: Lab, page: Page, zoom: float) -
     expect(views[0].get_by_text("1,999,999")).to_be_visible(timeout=60_000)
     expect(views[2].get_by_text("1,999,999")).to_be_visible(timeout=60_000)
     assert [(view.evaluate(boxes), view.evaluate("node => node.offsetHeight")) for view in views] == before
+
+
+def test_the_readme_shows_the_pictures_that_are_taken_here() -> None:
+    """Taken anew by ROWSWEEP_IMAGES=docs/images."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in README_PICTURES:
+        assert f"](docs/images/{name}.png)" in readme
+        assert 5_000 < (ROOT / "docs" / "images" / f"{name}.png").stat().st_size < 60_000
 
 
 def _rgb(text: str) -> list[str]:
