@@ -206,6 +206,8 @@ class App:
             with self._driver.begun(outer), ambient.inside_transaction(outer):
                 yield outer
             return
+        if tx is not None:
+            self._driver.join(tx)  # refuses a connection that is none of the driver's
         with self._driver.transaction() as opened:
             connection = opened if opened.connection is None else opened.connection
             with ambient.inside_transaction(connection):

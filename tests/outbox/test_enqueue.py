@@ -12,7 +12,13 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import rowsweep as rs
-from rowsweep.errors import InvalidOption, InvariantBroken, SchemaMissing, TransactionRequired
+from rowsweep.errors import (
+    InvalidOption,
+    InvariantBroken,
+    NotImplementedByDriver,
+    SchemaMissing,
+    TransactionRequired,
+)
 from rowsweep.queue.postgres.outbox.install import install_outbox, outbox_sql, outbox_status
 from tests.outbox.conftest import queued, staged
 
@@ -171,3 +177,42 @@ def shape(dsn: str) -> list[Any]:
     assert len(columns) == 20
     assert len(indexes) == 3
     return [columns, indexes, options]
+
+
+def test_an_event_is_not_published_in_a_transaction_of_another_database(
+    queue_app: rs.App, shop: psycopg.Connection[Any]
+) -> None:
+    """N-015: given or ambient, it could not commit with what it tells of."""
+    with pytest.raises(InvalidOption, match="another database"), rs.transaction(shop):
+        rs.publish_event("paid")
+    with pytest.raises(InvalidOption, match="another database"), shop.transaction():
+        rs.publish_event("paid", tx=shop)
+    with rs.transaction():
+        rs.publish_event("paid")
+
+
+def test_a_guard_holds_no_transaction_of_another_database(queue_app: rs.App, shop: psycopg.Connection[Any]) -> None:
+    """N-117: `X_OPTION_INVALID`, and the run fails for good."""
+    refused: list[BaseException] = []
+
+    @rs.job("work", tenant="none")
+    def work(ctx: rs.Ctx) -> None:
+        with shop.transaction():
+            try:
+                ctx.guard(shop)
+            except InvalidOption as error:
+                refused.append(error)
+                raise
+
+    work.enqueue()
+    (execution,) = queue_app.worker(drain_on_shutdown=False).tick()
+    assert execution.outcome == "dead-lettered"
+    assert [type(error) for error in refused] == [InvalidOption]
+
+
+def test_memory_opens_no_transaction_of_a_connection(memory_app: rs.App, shop: psycopg.Connection[Any]) -> None:
+    """S-061: refused rather than opened elsewhere; its own open transaction is nested."""
+    with pytest.raises(NotImplementedByDriver), rs.transaction(shop):
+        pass
+    with rs.transaction() as tx, rs.transaction(tx):
+        pass

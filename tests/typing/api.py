@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from typing import Any, Literal, assert_type
 
 import polars as pl
@@ -10,6 +11,15 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 import rowsweep as rs
+from rowsweep.webhook import (
+    Endpoint,
+    MemoryWebhookLedger,
+    WebhookLedger,
+    public_addresses,
+    sign_webhook,
+    verify_webhook_signature,
+    webhook,
+)
 
 
 class Window(BaseModel):
@@ -253,3 +263,45 @@ def errors() -> None:
         assert_type(error.code, str)
         assert_type(error.cause, str)
         assert_type(error.fix, str)
+
+
+def outbox(app: rs.App, connection: Any) -> None:
+    """Work that leaves with an application's transaction."""
+
+    @rs.job("send", tenant="none", input=int)
+    def send(ctx: rs.Ctx, number: int) -> None: ...
+
+    with rs.transaction(connection) as tx:
+        assert_type(send.enqueue(7, tx=tx, outbox=True), rs.EnqueueResult)
+    relay = app.relay(batch=50, lease="10s", keep=dt.timedelta(days=1))
+    assert_type(relay, rs.OutboxRelay)
+    relay.start()
+    assert_type(relay.tick().published, tuple[uuid.UUID, ...])
+    relay.stop(deadline_at=1.0)
+    rs.OutboxRelay(driver=app.driver)
+    rs.connect("postgresql://localhost/jobs", outbox="postgresql://localhost/shop")
+    assert_type(rs.install_outbox("postgresql://localhost/shop").is_installed, bool)
+    rs.work(relay=True)
+
+
+def webhooks(ledger: WebhookLedger) -> None:
+    """Deliveries, and those who verify them."""
+    paid = webhook(
+        "paid",
+        tenant="none",
+        input=int,
+        endpoint=lambda _: Endpoint("shop-7", "https://shop.example/", ["secret"]),
+        event="order.paid",
+        ledger=ledger,
+        signature="both",
+        disable_after=None,
+        allow=public_addresses,
+        connect_timeout="3s",
+        timeout="15s",
+        retry=rs.Retry(attempts=3),
+    )
+    assert_type(paid, rs.JobHandle[Any, int])
+    signed = sign_webhook(b"{}", id="a", at=dt.datetime.now(dt.UTC), secrets=["secret"])
+    assert_type(verify_webhook_signature(b"{}", signed, "secret", tolerance="1m"), dt.datetime)
+    endpoint = Endpoint("a", "https://a/", "s")
+    webhook("memory", tenant="none", endpoint=lambda _: endpoint, event=str, ledger=MemoryWebhookLedger())

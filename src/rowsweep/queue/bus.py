@@ -104,10 +104,11 @@ class EventBus:
         """Answer the stores over the caller's transaction, None where there is none."""
         connection = tx if tx is not None else ambient.open_transaction()
         is_home = getattr(self._driver, "is_home", None)
-        if tx is not None and is_home is not None and not is_home(tx):
+        if connection is not None and is_home is not None and not is_home(connection):
             raise InvalidOption(
-                f"tx leads to another database than the events' ({self._driver.place}): they could not commit with it.",
-                fix="pass a connection of the queue's database, or publish without tx",
+                f"the transaction is of another database than the events' ({self._driver.place}): "
+                "they could not commit with it.",
+                fix="pass a connection of the queue's database, or publish outside the transaction",
                 meta={"option": "tx"},
             )
         return None if connection is None else self._driver.join(connection)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rowsweep.errors import Interrupted, LeaseLost, Suspend
+from rowsweep.errors import Interrupted, InvalidOption, LeaseLost, Suspend
 from rowsweep.jobs import ambient
 from rowsweep.jobs.ctx import Actor
 from rowsweep.steps.cancel import cancel_on_abort
@@ -101,7 +101,17 @@ class RunCtx:
                 raise Interrupted(self.signal.reason)
 
     def guard(self, connection: Any) -> None:
-        """Lock and check the claim inside the transaction open on this connection; LeaseLost where it is gone."""
+        """Lock and check the claim inside the transaction open on this connection; LeaseLost where it is gone.
+
+        A connection of another database is InvalidOption: what commits there waits for no claim here.
+        """
+        is_home = getattr(self.driver, "is_home", None)
+        if is_home is not None and not is_home(connection):
+            raise InvalidOption(
+                f"the connection leads to another database than the queue's ({self.driver.place}).",
+                fix="with ctx.transaction() as tx:, or a connection of the queue's database",
+                meta={"option": "connection"},
+            )
         self._fence(self.driver.join(connection).steps)
 
     def _fence(self, steps: StepStore) -> None:

@@ -111,6 +111,8 @@ class _Stream(httpcore.NetworkStream):
             return self._sock.recv(max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not buffer:
+            return  # sending nothing would still take the error that the next read is to report
         with _mapped(httpcore.WriteTimeout, httpcore.WriteError):
             self._sock.settimeout(timeout)
             self._sock.sendall(buffer)
