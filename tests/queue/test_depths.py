@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rowsweep.queue.records import SAMPLE_SECONDS
+from rowsweep.queue.records import MOST_SAMPLED, SAMPLE_SECONDS
 from rowsweep.telemetry.instruments import Depth
+from tests.queue.conftest import PostgresHands
 from tests.queue.world import World, bring_into, worker_info
 
 
@@ -67,3 +68,21 @@ def test_every_queue_is_counted_also_those_that_no_worker_claims_from(world: Wor
     found = {depth.queue: (depth.ready, depth.dead) for depth in sample(world, queues=["own"]) or ()}
     assert found == {"a": (1, 0), "b": (2, 0), "default": (0, 1), "own": (0, 0)}
     assert all(not depth.is_capped for depth in sample(world) or ())
+
+
+def test_a_sample_stops_counting_where_it_would_hold_up_the_claims(postgres_world: World) -> None:
+    """N-125, N-043: and says that there is more; the count of the doctor goes on."""
+    assert isinstance(postgres_world.hands, PostgresHands)
+    postgres_world.hands.empty()
+    postgres_world.hands._connection.execute(
+        "insert into x_jobs (id, name, queue, state, input, idempotency_key, run_id, max_attempts, run_at)"
+        " select gen_random_uuid(), 'mail', 'default', 'ready', 'null', i::text, gen_random_uuid(), 1, now()"
+        " from generate_series(1, %s) i",
+        [MOST_SAMPLED + 5],
+    )
+    (sampled,) = sample(postgres_world) or ()
+    assert (sampled.ready, sampled.is_capped) == (MOST_SAMPLED, True)
+    health = postgres_world.driver.stores().health
+    assert health is not None
+    (whole,) = health.depths()
+    assert (whole.ready, whole.is_capped) == (MOST_SAMPLED + 5, False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -227,3 +229,29 @@ def test_a_sample_that_fails_is_not_tried_again_soon(memory: Shop, figures: Figu
     assert asked[0] is True
     assert not any(asked[1:])
     assert figures.depths == []
+
+
+def test_a_deep_queue_is_counted_apart_from_the_claims(
+    memory: Shop, figures: Figures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-125, N-043: the look counts so many rows, another thread all of them; one that fails is only logged."""
+    stores = memory.driver.stores()
+    assert stores.workers is not None
+    assert stores.health is not None
+    look, asked = stores.workers.look, threading.Event()
+
+    def capped(**given: Any) -> Any:
+        seen = look(**given)
+        few = [Depth(queue="default", ready=10_000, dead=0, oldest_ready_seconds=1.0, is_capped=True)]
+        return seen if seen.depths is None else replace(seen, depths=few)
+
+    def counted() -> list[Depth]:
+        assert threading.current_thread().name == "rowsweep-depths"
+        asked.set()
+        return [Depth(queue="default", ready=123_456, dead=0, oldest_ready_seconds=2.0)]
+
+    monkeypatch.setattr(stores.workers, "look", capped)
+    monkeypatch.setattr(stores.health, "depths", counted)
+    memory.running()
+    assert asked.wait(10)
+    until(lambda: [[depth.ready for depth in depths] for depths in figures.depths] == [[123_456]])

@@ -248,7 +248,8 @@ class WorkerStore(Protocol):
     ) -> Look:
         """Say which queues have something to claim; claims nothing, one statement. Says the word `proof` on the wake.
 
-        With `sample` and an announcement, the first to ask after 15 s is also answered every queue's depth.
+        With `sample` and an announcement, the first to ask after 15 s is also answered every queue's depth, as far as
+        that is counted quickly.
         Runs named in `poll` that are parked on an event which has come are made due, and their queues answered: an
         event whose publication met neither the parked run nor the run on its way there.
         """

@@ -38,6 +38,7 @@ LEASE_LAPSED_FINAL_ATTEMPT: Final = (
 PAGE_DEFAULT: Final = 100
 SAMPLE_SECONDS: Final = 15.0
 MOST_COUNTED: Final = 1_000_000
+MOST_SAMPLED: Final = 10_000
 
 __all__ = [
     "BACKFILL_STATUSES",
@@ -48,6 +49,7 @@ __all__ = [
     "LEASE_LAPSED_FINAL_ATTEMPT",
     "LIVE_STATES",
     "MOST_COUNTED",
+    "MOST_SAMPLED",
     "PAGE_DEFAULT",
     "SAMPLE_SECONDS",
     "WAITING_STATES",
@@ -178,7 +180,7 @@ class ClaimPass:
 class Look:
     """What an idle worker's look saw: queues with due or lapsed rows, and when a row next falls due or may lapse.
 
-    `depths` are a sample of every queue, None where it was not this look's turn to take one.
+    `depths` are a sample of every queue, each count stopping at 10,000; None where it was not this look's turn.
     """
 
     due_queues: list[str]

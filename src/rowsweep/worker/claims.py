@@ -75,7 +75,7 @@ class Claims:
         self._woken: set[str] = set()
         self._polls = EventPolls(equipment.clock)
         self._heads = Heads(equipment.clock)
-        self._samples = Samples(equipment.clock)
+        self._samples = Samples(equipment)
         self._wake = Subscription(equipment.driver, self)
         self._pace = Pace(options, equipment.clock, lambda: self._wake.is_proven)
         self._looper = Looper("claims", self._step, timers=equipment.timers, failed=self._failed)

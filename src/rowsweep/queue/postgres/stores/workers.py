@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.jobs.json_form import json_text
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
-from rowsweep.queue.records import MOST_COUNTED, SAMPLE_SECONDS, Look
+from rowsweep.queue.records import MOST_SAMPLED, SAMPLE_SECONDS, Look
 from rowsweep.telemetry.instruments import Depth
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class PostgresWorkers:
     ) -> Look:
         """Say which queues have something to claim; claims nothing, one statement."""
         asked = {"queues": list(queues), "names": list(names), "poll": list(poll), "proof": proof}
-        sampling = {"sample": sample and announce is not None, "every": SAMPLE_SECONDS, "most": MOST_COUNTED}
+        sampling = {"sample": sample and announce is not None, "every": SAMPLE_SECONDS, "most": MOST_SAMPLED}
         due, seconds, _, depths = self._session.rows(_SQL["look"], {**asked, **sampling, **_announced(announce)})[0]
         return Look(
             due_queues=due,
