@@ -33,6 +33,21 @@ def test_a_job_is_run_inline_and_answers_what_it_returned(app: rs.App) -> None:
         run_inline(double, "no number")
 
 
+def test_a_hook_was_told_by_then(app: rs.App) -> None:
+    """N-115, N-037: a run is over once its `on_settled` was told, and what it said of its progress is stored."""
+    told: list[rs.Settled[Any, Any]] = []
+
+    @rs.job("double", input=int, tenant="none", on_settled=told.append)
+    def double(ctx: rs.Ctx, value: int) -> int:
+        ctx.progress(1, 1, "doubled")
+        return value * 2
+
+    assert run_inline(double, 21) == 42
+    assert [(settled.outcome, settled.input, settled.result) for settled in told] == [("completed", 21, 42)]
+    (job,) = assert_enqueued(double, 21, state="done")
+    assert job.progress == {"current": 1, "total": 1, "message": "doubled"}
+
+
 def test_what_a_body_raises_comes_out(app: rs.App) -> None:
     """N-115: at the first failed attempt, the very exception."""
 
