@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -84,15 +85,41 @@ purging = rs.purge(
     "purging", targets=_aged, batch_rows=BATCH_ROWS, adapt=False, confirm=1.0, retry=rs.Retry(attempts=20, base="100ms")
 )
 
+exporting = rs.export_rows(
+    "exporting", rs.Rows("goods"), "exported", part_rows=BATCH_ROWS, retry=rs.Retry(attempts=20, base="100ms")
+)
+
+
+@rs.job("exporting-apart", tenant="none", retry=rs.Retry(attempts=1_000))
+def exporting_apart(ctx: rs.Ctx) -> None:
+    """Export by hand and wrongly: each part gets the next free name, and only then is the place behind it kept."""
+    pages = ctx.step.checkpoint("pages")
+    at: Any = pages.get() or {"last": 0}
+    folder = Path("exported")
+    folder.mkdir(exist_ok=True)
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as elsewhere:
+        while True:
+            query = "select id from goods where id > %s order by id limit %s"
+            ids = [number for (number,) in elsewhere.execute(query, [at["last"], BATCH_ROWS])]
+            if not ids:
+                return
+            name = f"part-{len(list(folder.iterdir())):05d}.parquet"
+            pl.DataFrame({"id": ids}, schema={"id": pl.Int64}).write_parquet(folder / name)
+            elsewhere.execute("select pg_sleep(least + random() * (most - least)) from pace")
+            at = {"last": ids[-1]}
+            pages.put(at)
+
+
 SWEEPS: dict[str, rs.Sweep[Any]] = {
-    sweep.name: sweep for sweep in (by_set, paced, by_sql, by_frame, waiting_on_the_server, deaf, outside, purging)
+    sweep.name: sweep
+    for sweep in (by_set, paced, by_sql, by_frame, waiting_on_the_server, deaf, outside, purging, exporting)
 }
 
 
 def launch(name: str) -> dict[str, Any]:
     """Launch a sweep, or enqueue the job, over the connected app; answer the run's id and whether it attached."""
-    if name == "apart":
-        queued = apart.enqueue()
+    if name in ("apart", "exporting-apart"):
+        queued = (apart if name == "apart" else exporting_apart).enqueue()
         return {"run_id": str(queued.run_id), "attached": queued.deduplicated}
     run = SWEEPS[name].launch()
     return {"run_id": str(run.run_id), "attached": run.attached}

@@ -105,8 +105,8 @@ class StoreDraft:
     def publish(self) -> None:
         """Put it, and compare what the store has then."""
         size = self.file.seek(0, 2)
-        with mmap.mmap(self.file.fileno(), size, access=mmap.ACCESS_READ) as mapped:
-            self._place.put(self._name, memoryview(mapped).toreadonly())
+        # Not closed here: the stream may still hold it where the upload failed, and that error is the one to raise.
+        self._place.put(self._name, mmap.mmap(self.file.fileno(), size, access=mmap.ACCESS_READ))
         found = self._place.sizes().get(self._name)
         if found != size:
             raise PartChanged(

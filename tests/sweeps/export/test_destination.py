@@ -1,0 +1,182 @@
+"""The destination: never shared with another export, and left without a stale tail or a half-written part."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rowsweep as rs
+from rowsweep.errors import DestinationTaken, InvalidDeclaration, PartChanged, SweepFailed
+from rowsweep.sweeps.export.places.local import LocalDraft
+from rowsweep.sweeps.export.places.place import resolve
+from rowsweep.sweeps.export.position import as_position
+from tests.sweeps.field import NOW, Field
+
+ORDERS = rs.Rows("orders")
+
+
+def exporting(name: str, folder: Path, **given: Any) -> rs.Export[Any]:
+    """Declare an export of `orders` in parts of four keys, retried at once."""
+    options: dict[str, Any] = {"rows": ORDERS, "to": folder, "part_rows": 4, "retry": NOW}
+    return rs.export_rows(name, **(options | given))
+
+
+def names(folder: Path) -> list[str]:
+    """Answer what is in the folder."""
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def ids(folder: Path) -> list[int]:
+    """Read the exported keys back, in order."""
+    return rs.read_export(folder, verify=True).collect()["id"].to_list()
+
+
+def refused(field: Field, export: rs.Export[Any]) -> str:
+    """Run an export that its destination refuses, and answer what it said."""
+    run = export.launch()
+    with pytest.raises(SweepFailed):
+        field.finish(run)
+    row = field.row(run)
+    assert row.last_error_code == DestinationTaken.code
+    return row.last_error or ""
+
+
+def test_a_place_that_holds_another_export_is_refused_and_left_as_it_is(field: Field, tmp_path: Path) -> None:
+    """N-095: X_EXPORT_DESTINATION_TAKEN names the other export; nothing is touched."""
+    field.orders(10)
+    field.sweep(exporting("first", tmp_path))
+    before = {name: (tmp_path / name).read_bytes() for name in names(tmp_path)}
+    said = refused(field, exporting("second", tmp_path))
+    assert "'first'" in said
+    assert "overwrite=True" in said
+    assert {name: (tmp_path / name).read_bytes() for name in names(tmp_path)} == before
+
+
+def test_overwriting_leaves_no_stale_tail_and_touches_nothing_else(field: Field, tmp_path: Path) -> None:
+    """N-124: a later, shorter export of another format removes what the former one's manifest names, and only that."""
+    field.orders(10)
+    field.sweep(exporting("first", tmp_path))
+    (tmp_path / "notes.txt").write_text("mine")
+    field.sql("delete from orders where id > 3")
+    field.sweep(exporting("second", tmp_path, overwrite=True, format="csv"))
+    assert names(tmp_path) == ["_SUCCESS", "_manifest.json", "notes.txt", "part-00000.csv"]
+    assert ids(tmp_path) == [1, 2, 3]
+    field.sweep(exporting("third", tmp_path, overwrite=True))
+    assert names(tmp_path) == ["_SUCCESS", "_manifest.json", "notes.txt", "part-00000.parquet"]
+
+
+def test_what_an_unfinished_export_left_is_refused_and_replaced_as_a_finished_one(field: Field, tmp_path: Path) -> None:
+    """N-095, N-124: a run that was cancelled has no manifest; its marker says whose the parts are."""
+    field.orders(10)
+    run = exporting("first", tmp_path).launch()
+    with pytest.MonkeyPatch.context() as patch:
+        publish = LocalDraft.publish
+        patch.setattr(LocalDraft, "publish", lambda draft: fail_at("part-00002.parquet", draft, publish))
+        field.tick()
+    run.cancel()
+    assert names(tmp_path) == ["_rowsweep.json", "part-00000.parquet", "part-00001.parquet"]
+    assert "'first'" in refused(field, exporting("second", tmp_path))
+    field.sql("delete from orders where id > 3")
+    field.sweep(exporting("third", tmp_path, overwrite=True))
+    assert names(tmp_path) == ["_SUCCESS", "_manifest.json", "part-00000.parquet"]
+
+
+def fail_at(name: str, draft: LocalDraft, publish: Any) -> None:
+    """Publish, but for one name."""
+    if draft._final.name == name:
+        raise RuntimeError("cut off")
+    publish(draft)
+
+
+def test_parts_that_nobody_names_are_refused_even_with_overwrite(field: Field, tmp_path: Path) -> None:
+    """N-095, N-124: they may be anybody's, so they are neither removed nor mixed with ours."""
+    field.orders(10)
+    (tmp_path / "part-00007.parquet").write_bytes(b"anybody's")
+    assert "part-00007.parquet" in refused(field, exporting("first", tmp_path))
+    assert "no manifest names" in refused(field, exporting("second", tmp_path, overwrite=True))
+    assert names(tmp_path) == ["part-00007.parquet"]
+
+
+def test_a_run_whose_place_was_taken_by_another_ends_and_lets_it_be(field: Field, tmp_path: Path) -> None:
+    """N-095: two exports never mix their parts, also where the second overwrote the first under way."""
+    field.orders(10)
+    first = exporting("first", tmp_path).launch()
+    with pytest.MonkeyPatch.context() as patch:
+        publish = LocalDraft.publish
+        patch.setattr(LocalDraft, "publish", lambda draft: fail_at("part-00001.parquet", draft, publish))
+        field.tick()
+    (tmp_path / "_rowsweep.json").write_text(json.dumps({"run_id": "another", "name": "second"}))
+    with pytest.raises(SweepFailed, match="'second'"):
+        field.finish(first)
+    assert field.row(first).last_error_code == DestinationTaken.code
+
+
+@pytest.mark.parametrize("change", ["gone", "longer"])
+def test_a_part_that_was_changed_since_is_found_before_the_manifest(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """N-095, N-123: X_EXPORT_PART_CHANGED names the part; the export is never marked whole."""
+    field.orders(10)
+    run = exporting("first", tmp_path).launch()
+    publish = LocalDraft.publish
+
+    def changed(draft: LocalDraft) -> None:
+        publish(draft)
+        if draft._final.name == "part-00002.parquet":
+            part = tmp_path / "part-00001.parquet"
+            part.unlink() if change == "gone" else part.write_bytes(part.read_bytes() + b"x")
+
+    monkeypatch.setattr(LocalDraft, "publish", changed)
+    with pytest.raises(SweepFailed, match="part-00001"):
+        field.finish(run)
+    assert field.row(run).last_error_code == PartChanged.code
+    assert "_SUCCESS" not in names(tmp_path)
+
+
+def test_a_disk_that_is_full_fails_the_attempt_and_leaves_nothing_half_written(field: Field, tmp_path: Path) -> None:
+    """N-093, N-096: the error says what; once there is room the run goes on behind the parts that it has."""
+    field.orders(0)
+    field.sql("insert into orders (id, price, qty) select i, 1, 1 from generate_series(1, 8) i")
+    wide = "select string_agg(md5(random()::text), '') from generate_series(1, 9000)"
+    field.sql(f"update orders set band = ({wide}) where id = 6")
+    run = exporting("first", tmp_path).launch()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        assert field.tick().outcome == "retried"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path) == ["_rowsweep.json", "part-00000.parquet"]
+    assert "File too large" in (field.row(run).last_error or "")
+    field.finish(run)
+    assert names(tmp_path) == ["_SUCCESS", "_manifest.json", "part-00000.parquet", "part-00001.parquet"]
+    assert ids(tmp_path) == list(range(1, 9))
+
+
+def test_a_place_is_named_by_path_uri_or_function_and_holds_no_password(tmp_path: Path) -> None:
+    """D-7, S-211: what is stored of a run names no secret."""
+    assert resolve("~/x", None) == str(Path("~/x").expanduser())
+    assert resolve(tmp_path.as_uri(), None) == str(tmp_path)
+    assert resolve("out", None) == str(Path("out").absolute())
+    assert resolve(lambda: "s3://lake/a", None) == "s3://lake/a"
+    assert resolve(lambda day: f"s3://lake/{day}", "mon") == "s3://lake/mon"
+    for wrong in ("", 5, None):
+        with pytest.raises(InvalidDeclaration, match="to must be"):
+            rs.export_rows("x", ORDERS, wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidDeclaration, match="password") as refusal:
+        rs.export_rows("x", ORDERS, "s3://key:verysecret@lake/a")
+    assert "verysecret" not in str(refusal.value)
+
+
+NO_POSITIONS: list[Any] = [[], {"index": 0}, {"index": -1, "cursor": None, "rows": 0, "written": 0, "plan": None}]
+
+
+@pytest.mark.parametrize("value", NO_POSITIONS)
+def test_a_checkpoint_that_no_export_stored_is_refused(value: Any) -> None:
+    """S-186: X_SWEEP_CHECKPOINT_INVALID."""
+    with pytest.raises(rs.RowsweepError, match="X_SWEEP_CHECKPOINT_INVALID"):
+        as_position(value)
