@@ -40,6 +40,11 @@ class Watch:
         return self._site.one("select max(watermark)::text as at from x_scheduler_state")["at"]
 
 
+def failures(process: Process) -> list[dict[str, Any]]:
+    """Answer what a worker's failed passes said."""
+    return process.events("jobs.worker.tick-failed")
+
+
 def seconds_until_moved(site: Site, look: Callable[[], Any], before: Any, since: float) -> float:
     """Wait for a figure to be another than before, and answer how long after `since` it was."""
     site.until(lambda: look() != before, seconds=60)
@@ -80,6 +85,26 @@ def test_all_go_on_within_seconds_of_the_server_s_return(
     _assert_nothing_lost_or_doubled(site, processes)
 
 
+def test_a_sweep_waits_out_a_server_that_takes_no_writes(
+    private_server: EmbeddedServer, sites: Callable[[str], Site]
+) -> None:
+    """N-024, N-069: as after a failover, until the standby is promoted; in the same attempt."""
+    site = sites(private_server.dsn)
+    site.fill(20_000, least=0.05)
+    site.launch("by-sql")
+    sweeper = site.worker("sweeper", visibility="60s")
+    site.until_swept(4_000)
+    private_server.stop()
+    site.disconnect()
+    (private_server.folder / "pg" / "standby.signal").touch()
+    private_server.restart()
+    until(lambda: sum("takes no writes" in event["cause"] for event in failures(sweeper)) > 20, sweeper.log)
+    site.connection.execute("select pg_promote()")
+    site.until_state("done", seconds=90)
+    site.assert_exact()
+    assert (site.job()["claims"], site.job()["attempt"]) == (1, 1)
+
+
 def _assert_nothing_lost_or_doubled(site: Site, processes: list[Process]) -> None:
     """Wait for the sweep's end and the worker to have caught up, then count everything."""
     site.until(lambda: site.ledger()["status"] == "done", seconds=120)
@@ -93,7 +118,7 @@ def _assert_nothing_lost_or_doubled(site: Site, processes: list[Process]) -> Non
     minutes = sorted(_minute(text) for text in noted)
     assert minutes == list(range(minutes[0], minutes[-1] + 1, TEN_MINUTES)), "every occurrence was fired"
     assert [process.code for process in processes] == [None] * 3
-    told = [event for process in processes for event in process.events("jobs.worker.tick-failed")]
+    told = [event for process in processes for event in failures(process)]
     told += scheduler.events("jobs.scheduler.tick-failed")
     assert {event["code"] for event in told} == {"X_DRIVER_UNAVAILABLE"}
 

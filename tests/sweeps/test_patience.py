@@ -16,7 +16,7 @@ import rowsweep as rs
 from rowsweep.errors import DriverUnavailable, SweepFailed
 from rowsweep.sweeps.batch import patience
 from rowsweep.sweeps.batch.connection import BatchConnection
-from rowsweep.sweeps.batch.patience import Patience, is_lost_connection, is_passing
+from rowsweep.sweeps.batch.patience import Patience, is_lost_connection, is_passing, name_of
 from tests.sweeps.field import NOW, Background, Field, fields_of, until
 
 ORDERS = rs.Rows("orders")
@@ -296,7 +296,7 @@ def test_pauses_double_up_to_their_limit_with_half_of_them_jittered() -> None:
 
 
 def test_which_errors_pass_by_themselves() -> None:
-    """N-069: locks, deadlocks, serialization, timeouts, lost connections; also behind another error."""
+    """N-069, N-024: locks, deadlocks, serialization, timeouts, lost connections, a standby; also behind another one."""
 
     def error(state: str | None) -> psycopg.Error:
         return psycopg.OperationalError() if state is None else psycopg.errors.lookup(state)()
@@ -306,10 +306,13 @@ def test_which_errors_pass_by_themselves() -> None:
         made.__cause__ = cause
         return made
 
-    passing = ["55P03", "40P01", "40001", "57014", "57P01", "57P03", "08006", "53300", None]
+    passing = ["55P03", "40P01", "40001", "57014", "57P01", "57P03", "08006", "53300", "25006", None]
     assert all(is_passing(error(state)) and is_passing(behind(error(state))) for state in passing)
-    assert [is_lost_connection(error(state)) for state in passing] == [False] * 4 + [True] * 5
+    assert [is_lost_connection(error(state)) for state in passing] == [False] * 4 + [True] * 6
     assert is_lost_connection(DriverUnavailable("gone", fix="none"))
-    assert not any(is_passing(error(state)) for state in ("23505", "42P01", "22P02", "25P02", "25006"))
+    standby = psycopg.errors.FeatureNotSupported("cannot set transaction read-write mode during recovery")
+    assert is_lost_connection(standby)
+    assert name_of(standby) == name_of(error("25006")) == "read-only server"
+    assert not any(is_passing(error(state)) for state in ("23505", "42P01", "22P02", "25P02", "0A000"))
     assert not is_passing(ValueError("mine"))
     assert NOW.attempts == 3

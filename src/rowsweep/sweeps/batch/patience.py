@@ -21,6 +21,7 @@ _PASSING: Final = {
     "54000": "page too large",
 }
 _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300")
+_READ_ONLY: Final = "read-only server"
 
 
 class Patience:
@@ -67,7 +68,13 @@ def is_lost_connection(error: BaseException) -> bool:
     state = behind.sqlstate
     if state is None:
         return isinstance(behind, psycopg.OperationalError)
-    return state.startswith("08") or state in _LOST
+    return state.startswith("08") or state in _LOST or is_read_only(behind)
+
+
+def is_read_only(error: psycopg.Error) -> bool:
+    """Say whether the server takes no writes, as during a failover; a standby begins no transaction for them either."""
+    is_standby = isinstance(error, psycopg.errors.FeatureNotSupported) and "during recovery" in str(error)
+    return is_standby or isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 
 def is_passing(error: BaseException) -> bool:
@@ -79,5 +86,7 @@ def is_passing(error: BaseException) -> bool:
 def name_of(error: BaseException) -> str:
     """Name the reason of a pause, as operators read it."""
     behind = database_error(error)
+    if behind is not None and is_read_only(behind):
+        return _READ_ONLY
     state = None if behind is None else behind.sqlstate
     return _PASSING.get(state or "", "lost connection")
