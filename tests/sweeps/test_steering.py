@@ -241,6 +241,25 @@ def test_what_has_ended_can_be_neither_paused_nor_cancelled_nor_resumed(field: F
     assert again.cancel("second").last_error == "first"
 
 
+def test_an_attempt_past_its_timeout_ends_and_the_next_goes_on_behind_it(field: Field) -> None:
+    """D-1, S-140: `timeout` bounds one attempt; its batch in flight rolls back, what is committed counts."""
+    asleep = threading.Event()
+
+    def falling_asleep(batch: rs.Batch) -> pl.DataFrame:
+        if batch.index == 2 and not asleep.is_set():
+            asleep.set()
+            batch.execute("select pg_sleep(60)")
+        return counting(batch)
+
+    sweep = declared(field, falling_asleep, timeout="2s", statement_timeout="90s", retry=rs.Retry(base="1ms"))
+    run = sweep.launch()
+    ended = field.tick()
+    assert (ended.outcome, getattr(ended.error, "code", None)) == ("retried", "X_JOB_TIMEOUT")
+    assert field.row(run).rows == 8
+    assert field.finish(run)["rows"] == 20
+    assert hits(field) == [(1, 20)]
+
+
 def test_a_drain_stops_behind_the_batch_in_flight(field: Field) -> None:
     """DESIGN §4: uncounted, due at once for the next worker, which goes on behind the cursor."""
     gate = Gate(1)
