@@ -120,6 +120,7 @@ def test_a_relay_s_process_publishes_from_another_database_and_drains(
     app.close()
 
 
+@pytest.mark.slow
 def test_up_publishes_what_is_staged(rowsweep: CommandLine, job: rs.JobHandle[int, None], folder: Path) -> None:
     """D-40: worker, scheduler and relay in one process."""
     write_app(folder, OUTBOX_JOB)

@@ -116,6 +116,8 @@ def engine_of(dsn: str) -> Any:
     return sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn))
 
 
+# A session is a connection's holder: what it holds is proved by the others in every run.
+PARAMS = ["psycopg", "sqlalchemy", "django", pytest.param("session", marks=pytest.mark.slow)]
 LIBRARIES: dict[str, Any] = {"psycopg": Psycopg, "sqlalchemy": Alchemy, "session": AlchemySession, "django": Django}
 
 
@@ -137,7 +139,7 @@ def opened(name: str, dsn: str) -> Iterator[Library]:
         library.close()
 
 
-@pytest.fixture(params=list(LIBRARIES))
+@pytest.fixture(params=PARAMS)
 def library(request: pytest.FixtureRequest, dsn: str, queue_app: rs.App, _django: None) -> Iterator[Library]:
     """A library's connection to the queue's own database, where the application's table is too."""
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -146,7 +148,7 @@ def library(request: pytest.FixtureRequest, dsn: str, queue_app: rs.App, _django
         yield made
 
 
-@pytest.fixture(params=list(LIBRARIES))
+@pytest.fixture(params=PARAMS)
 def elsewhere(request: pytest.FixtureRequest, shop_dsn: str, queue_app: rs.App, _django: None) -> Iterator[Library]:
     """A library's connection to another database, which has an outbox."""
     with opened(request.param, shop_dsn) as made:

@@ -92,6 +92,20 @@ def test_what_is_staged_elsewhere_is_published_into_the_queue(
     assert kept == [(True, None)] * 3
 
 
+def test_a_relay_works_behind_a_transaction_pooler(
+    dsn: str, queue_app: rs.App, job: rs.JobHandle[Any, Any], shop: psycopg.Connection[Any], shop_dsn: str
+) -> None:
+    """N-023: nothing is prepared, set or listened to; it polls."""
+    driver, place = rs.PostgresDriver(dsn, pooler=True), PostgresOutboxPlace(shop_dsn, pooler=True)
+    assert place.listen() is None
+    with started(OutboxRelay(driver=driver, place=place, **OFTEN)):
+        with shop.transaction():
+            job.enqueue(1, tx=shop)
+        until(lambda: queued(queue_app) == [1])
+    place.close()
+    driver.close()
+
+
 def test_a_row_whose_publication_was_not_marked_is_inserted_once(
     queue_app: rs.App, job: rs.JobHandle[Any, Any], shop: psycopg.Connection[Any], place: PostgresOutboxPlace
 ) -> None:

@@ -146,7 +146,7 @@ def expected(model: Model, name: str, *given: Any) -> Any:
 def test_every_life_of_a_staged_job_is_the_model_s(kind: str, request: pytest.FixtureRequest) -> None:
     """D-22, S-360, S-361, S-365: claims, marks, failures, retries and lapsed leases in any order."""
 
-    @settings(max_examples=25 if kind == "postgres" else 100, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25 if kind == "postgres" else 50, suppress_health_check=list(HealthCheck))
     @given(operations=OPERATIONS)
     def live(operations: list[tuple[Any, ...]]) -> None:
         world = empty_world(kind, request)
