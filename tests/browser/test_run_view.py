@@ -164,6 +164,28 @@ def test_a_sweep_is_steered_while_the_kernel_waits_and_survives_its_interruption
     assert database.one("select count(*) from orders where swept = 1") == database.rows("slow") < ROWS
 
 
+def test_the_board_opens_the_view_of_a_sweep_which_steers_it(
+    lab: Lab, page: Page, database: Database, dsn: str
+) -> None:
+    """N-079, N-103: everything at a glance, and each sweep a click away."""
+    cells = [CONNECT.format(dsn=dsn), SWEEP.format(name="on-board", rate="400/s") + "None", "rs.board()"]
+    notebook = opened(lab, page, "board.ipynb", cells)
+    notebook.run(0)
+    notebook.run(1)
+    board = live(notebook.run(2)).first
+    expect(board.get_by_text("on-board").first).to_be_visible(timeout=LONG)
+    for title in ("Jobs", "Workers"):
+        expect(board.get_by_label(title)).to_be_visible()
+    board.get_by_role("button", name="Open").click()
+    moves(board)
+    board.get_by_role("button", name="Pause").click()
+    says(board, "paused")
+    assert database.status("on-board") == "paused"
+    board.get_by_role("button", name="Close").click()
+    expect(board.get_by_role("progressbar")).to_have_count(0)
+    expect(board.locator(".rs-row").get_by_text("paused")).to_be_visible(timeout=LONG)
+
+
 def test_a_saved_notebook_shows_the_last_state_without_a_kernel(
     lab: Lab, page: Page, database: Database, dsn: str
 ) -> None:

@@ -32,6 +32,11 @@ def test_text_has_everything() -> None:
         assert part in text
 
 
+def test_a_socket_s_folder_is_written_as_people_do() -> None:
+    at = board(place="postgresql://me@/shop?host=%2Fvar%2Frun&port=5432")
+    assert board_text(at).startswith("postgresql://me@/shop?host=/var/run&port=5432  2026-01-02")
+
+
 def test_an_empty_board_says_what_there_is_not() -> None:
     text = board_text(board(**EMPTY))
     assert "No sweep has run here yet." in text

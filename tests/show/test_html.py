@@ -138,6 +138,14 @@ def test_the_chart_is_drawn_and_said() -> None:
     assert 'class="rs-chart"' in empty
 
 
+def test_a_chart_of_the_most_samples_is_coarse_and_a_single_batch_is_no_peak() -> None:
+    """N-077."""
+    many = tuple((second / 2, 50 * second) for second in range(1, 241))
+    assert len(rates(snapshot(samples=many, rows=12_000, active_seconds=120.0))) <= 81
+    first = snapshot(samples=((0.01, 1_000), *STEADY), rows=10_000, active_seconds=10.0)
+    assert max(rate for _, rate in rates(first)) == 1_000
+
+
 @given(
     st.lists(st.tuples(st.floats(0.001, 5), st.integers(0, 10**7)), max_size=240),
     st.floats(0, 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from rich.text import Text
 
@@ -43,7 +44,7 @@ class BoardInTerminal:
         self._note = note
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text.assemble((self._board.place, "bold"), f"   {values.instant(self._board.taken_at)} UTC")
+        yield Text.assemble((_place(self._board), "bold"), f"   {values.instant(self._board.taken_at)} UTC")
         for title, table in board_tables(self._board):
             yield Text(f"\n{title}", "bold")
             yield from console.render(table.in_terminal(), options)
@@ -53,7 +54,7 @@ class BoardInTerminal:
 
 def board_text(board: Board) -> str:
     """Answer the board as plain text, nothing cut."""
-    parts = [f"{board.place}  {values.instant(board.taken_at)} UTC"]
+    parts = [f"{_place(board)}  {values.instant(board.taken_at)} UTC"]
     parts += [f"{title}\n{table.as_plain()}" for title, table in board_tables(board)]
     return "\n\n".join(parts)
 
@@ -67,7 +68,7 @@ def board_bundle(board: Board, *, mark: str = "", note: str = "") -> dict[str, s
 def head_html(board: Board) -> str:
     """Answer where and when the board was taken."""
     return (
-        f'<div class="rs-head"><span class="rs-name">{as_html(board.place)}</span> '
+        f'<div class="rs-head"><span class="rs-name">{as_html(_place(board))}</span> '
         f"<small>as of {values.instant(board.taken_at)} UTC</small></div>"
     )
 
@@ -78,3 +79,8 @@ def sections_html(board: Board) -> list[str]:
         f'<section class="rs-board" aria-label="{as_html(title)}"><h4>{as_html(title)}</h4>{table.as_html()}</section>'
         for title, table in board_tables(board)
     ]
+
+
+def _place(board: Board) -> str:
+    """Answer where the board was taken as people write it: a socket's folder without its escapes."""
+    return clean(unquote(board.place))
