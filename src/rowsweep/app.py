@@ -283,6 +283,7 @@ class App:
         global _current
         self._remove_hook()
         with self._lock:
+            self._forget_parent()
             workers, self._workers = list(self._workers.values()), {}
             scheduler, self._scheduler = self._scheduler, None
             relay, self._relay = self._relay, None

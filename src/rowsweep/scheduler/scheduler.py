@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -71,15 +72,18 @@ class Scheduler:
         self._loop: Looper | None = None
         self._teardown = Teardown()
         self._removers: list[Callable[[], None]] = []
+        self._pid = os.getpid()
 
     @property
     def state(self) -> SchedulerState:
-        """Answer `idle`, `running`, `draining` or `stopped`."""
+        """Answer `idle`, `running`, `draining` or `stopped`; in a forked child `idle`, whatever its parent does."""
+        self._leave_to_parent()
         return self._state
 
     @property
     def is_leading(self) -> bool:
         """Answer whether this scheduler led when that was last asked."""
+        self._leave_to_parent()
         return self._is_leading
 
     def next_run_for(self, task: TaskHandle, after: datetime | None = None) -> datetime:
@@ -88,6 +92,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Start the rounds; while it runs or drains, do nothing. Raises Draining while the process is stopped."""
+        self._leave_to_parent()
         with self._lock:
             if self._state not in ("idle", "stopped"):
                 return
@@ -102,6 +107,7 @@ class Scheduler:
 
         Needs no start. Raises what ended the round, such as DriverUnavailable.
         """
+        self._leave_to_parent()
         with self._lock:
             if not self._may_dispatch():
                 return []
@@ -117,12 +123,20 @@ class Scheduler:
         `deadline_at` is a reading of the real monotonic clock. Where it comes first the round is abandoned, and the
         lead is kept until it expires.
         """
+        self._leave_to_parent()
         with self._lock:
             if self._state == "stopped" or (self._state == "idle" and self._round is None and not self._is_leading):
                 self._state = "stopped"
                 return
             self._begin_drain(reason)
         self._teardown.run(lambda: self._tear_down(reason, deadline_at), deadline_at)
+
+    def _leave_to_parent(self) -> None:
+        """Begin anew in a forked child: the loop stayed behind, and the lead is the parent's."""
+        if self._pid != os.getpid():
+            self._pid, self._lock, self._teardown = os.getpid(), threading.RLock(), Teardown()
+            self._state, self._is_leading, self._asked_at = "idle", False, None
+            self._round, self._loop, self._removers = None, None, []
 
     def _make(self, made: Future[list[Dispatched]]) -> None:
         try:

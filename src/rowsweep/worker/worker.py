@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,7 @@ class Worker:
         self._is_torn_down = False
         self._stopped = threading.Event()
         self._removers: list[Callable[[], None]] = []
+        self._pid = os.getpid()
 
     @property
     def id(self) -> str | None:
@@ -77,7 +79,8 @@ class Worker:
 
     @property
     def state(self) -> WorkerState:
-        """Answer `idle`, `running`, `draining` or `stopped`."""
+        """Answer `idle`, `running`, `draining` or `stopped`; in a forked child `idle`, whatever its parent does."""
+        self._leave_to_parent()
         return self._state
 
     @property
@@ -100,6 +103,7 @@ class Worker:
         Raises Draining while it or the process is being stopped, ConcurrencyUnenforceable where a job declares
         concurrency and the driver keeps no slots.
         """
+        self._leave_to_parent()
         with self._lock:
             if self._state == "running":
                 return
@@ -127,6 +131,7 @@ class Worker:
 
     def tick(self) -> list[Execution]:
         """Make one pass over every queue, wait for the runs it started, and answer them; needs no start."""
+        self._leave_to_parent()
         with self._lock:
             self._refuse_draining()
             crew = self._crew if self._crew is not None and self._state != "stopped" else self._hire()
@@ -140,6 +145,7 @@ class Worker:
 
         `deadline_at` is a reading of the real monotonic clock; without one it waits for as long as the runs take.
         """
+        self._leave_to_parent()
         with self._lock:
             crew, drain, stopped = self._crew, self._drain, self._stopped
             if crew is None or drain is None or self._state == "stopped":
@@ -151,6 +157,12 @@ class Worker:
             self._tear_down(crew, drain, deadline_at)
         else:
             stopped.wait(real_seconds_until(deadline_at))
+
+    def _leave_to_parent(self) -> None:
+        """Begin anew in a forked child: the threads stayed behind, and what they hold is none of this process's."""
+        if self._pid != os.getpid():
+            self._pid, self._lock = os.getpid(), threading.RLock()
+            self._state, self._crew, self._drain, self._removers = "idle", None, None, []
 
     def _declared(self) -> list[JobHandle[Any, Any]]:
         only = self._options.names
