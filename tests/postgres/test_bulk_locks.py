@@ -36,6 +36,14 @@ def steering_of(stores: Stores) -> SteeringStore:
     return stores.steering
 
 
+def wait_for_a_lock(other: Other) -> None:
+    """Wait until a statement about jobs waits for a lock."""
+    deadline_at = real_monotonic() + 30
+    waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%x_jobs%'"
+    while other.execute(waits).fetchone() == (0,):
+        assert real_monotonic() < deadline_at, "nothing waited"
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_bulk_verb_locks_no_more_rows_than_it_moves(driver: PostgresDriver, other: Other, verb: str) -> None:
     """S-399, DESIGN §4."""
@@ -112,10 +120,7 @@ def test_a_requeue_that_meets_an_enqueue_of_the_key_leaves_the_row(
     with driver.transaction() as tx:
         tx.stores.jobs.enqueue([new_job(idempotency_key="k")])
         thread.start()
-        deadline_at = real_monotonic() + 30
-        waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%x_jobs%%'"
-        while other.execute(waits).fetchone() == (0,):
-            assert real_monotonic() < deadline_at, "the requeue never waited"
+        wait_for_a_lock(other)
     thread.join(60)
     if single:
         assert isinstance(answers[0], DuplicateJob)
@@ -123,3 +128,57 @@ def test_a_requeue_that_meets_an_enqueue_of_the_key_leaves_the_row(
     assert answers == [BulkResult(affected=1, remaining=0)]
     states = dict(other.execute("select id, state from x_jobs").fetchall())
     assert (states[taken.id], states[free.id]) == ("dead", "ready")
+
+
+def test_a_requeue_and_an_enqueue_of_the_same_keys_never_deadlock(driver: PostgresDriver, other: Other) -> None:
+    """S-396: both bring keys to life in one order, and one waits for the other."""
+    keys = [f"k{number:03}" for number in range(200)]
+    for key in reversed(keys):
+        driver.stores().jobs.enqueue([new_job(idempotency_key=key)])
+    other.execute("update x_jobs set state = 'dead'")
+    failed: list[BaseException] = []
+    is_over = threading.Event()
+
+    def enqueue() -> None:
+        try:
+            while not is_over.is_set():
+                with driver.transaction() as tx:
+                    tx.stores.jobs.enqueue([new_job(idempotency_key=key) for key in keys])
+                    tx.connection.execute("rollback")
+        except BaseException as error:  # noqa: BLE001 - a thread's failure is the test's
+            failed.append(error)
+
+    thread = threading.Thread(target=enqueue)
+    thread.start()
+    try:
+        for _ in range(25):
+            with driver.transaction() as tx:
+                steering_of(tx.stores).requeue_many(JobSet(state="dead"))
+                tx.connection.execute("rollback")
+    finally:
+        is_over.set()
+        thread.join(60)
+    assert failed == []
+
+
+def test_a_requeue_that_is_chosen_to_end_a_deadlock_begins_anew(driver: PostgresDriver, other: Other) -> None:
+    """S-396, N-024: a transaction that enqueues one key and then another may hold what the requeue waits for."""
+    driver.stores().jobs.enqueue([new_job(idempotency_key=key) for key in ("a", "b")])
+    other.execute("update x_jobs set state = 'dead'")
+    answers: list[Any] = []
+
+    def requeue() -> None:
+        try:
+            answers.append(steering_of(driver.stores()).requeue_many(JobSet(state="dead")))
+        except BaseException as error:  # noqa: BLE001 - it is what is asked about
+            answers.append(error)
+
+    thread = threading.Thread(target=requeue)
+    with driver.transaction() as tx:
+        tx.connection.execute("set local deadlock_timeout = '60s'")
+        tx.stores.jobs.enqueue([new_job(idempotency_key="b")])
+        thread.start()
+        wait_for_a_lock(other)
+        tx.stores.jobs.enqueue([new_job(idempotency_key="a")])
+    thread.join(60)
+    assert answers == [BulkResult(affected=0, remaining=0)]

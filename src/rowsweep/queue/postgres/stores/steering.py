@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from psycopg.errors import UniqueViolation
+from psycopg.errors import DeadlockDetected, UniqueViolation
 
 from rowsweep.errors import InvariantBroken, JobNotFound, NotRemovable, NotRequeueable
 from rowsweep.options import count
+from rowsweep.queue.postgres.session import PooledSession
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.keys import refuse_taken_key, refusing_a_key_taken_meanwhile
@@ -48,7 +49,7 @@ class PostgresSteering:
 
     def requeue(self, job_id: UUID, *, from_step: str | None = None) -> Job:
         """Make a finished job due now with its attempts counted anew; with `from_step` without what came from there."""
-        return _meeting_enqueues(lambda: self._requeue(job_id, from_step))
+        return self._meeting_enqueues(lambda: self._requeue(job_id, from_step))
 
     def remove(self, job_id: UUID) -> bool:
         """Delete a job with its steps; a run's steps go with the last of its jobs."""
@@ -76,7 +77,7 @@ class PostgresSteering:
     def requeue_many(self, where: JobSet, *, limit: int = MAX_BULK_ROWS) -> BulkResult:
         """Requeue finished rows whose key is free, the longest finished first."""
         check_requeueable(where.state)
-        return _meeting_enqueues(lambda: self._move("requeue_many", "count_requeueable", where, limit))
+        return self._meeting_enqueues(lambda: self._move("requeue_many", "count_requeueable", where, limit))
 
     def remove_many(self, where: JobSet, *, limit: int = MAX_BULK_ROWS) -> BulkResult:
         """Delete rows that are not running, with the steps of runs that end with them."""
@@ -117,13 +118,17 @@ class PostgresSteering:
             with refusing_a_key_taken_meanwhile(name):
                 return records.job(session.rows(_SQL["requeue"], {"job_id": job_id, "from_step": from_step})[0])
 
+    def _meeting_enqueues(self, requeue: Callable[[], Moved]) -> Moved:
+        """Ask anew where an enqueue under way took a key: its job, committed by now, is found by the checks.
 
-def _meeting_enqueues(requeue: Callable[[], Moved]) -> Moved:
-    """Ask anew where an enqueue that was under way took a key: its job, committed by now, is found by the checks."""
-    for _ in range(_MEETINGS):
-        try:
-            return requeue()
-        except InvariantBroken as error:
-            if not isinstance(error.__cause__, UniqueViolation):
-                raise
-    return requeue()
+        On a caller's connection the error is the caller's, whose transaction it has ended.
+        """
+        for _ in range(_MEETINGS if isinstance(self._session, PooledSession) else 0):
+            try:
+                return requeue()
+            except DeadlockDetected:
+                pass
+            except InvariantBroken as error:
+                if not isinstance(error.__cause__, UniqueViolation):
+                    raise
+        return requeue()

@@ -130,9 +130,11 @@ where j.id = %(job_id)s::uuid;
 
 -- name: requeue_many (planned for its values)
 -- Of rows with one key the oldest stands for all, so that no two of them come to life. The lateral lock under the limit
--- takes no more rows than are moved, and passes over those that another call has.
+-- takes no more rows than are moved, and passes over those that another call has. Rows come to life in the order of
+-- their keys, as enqueues put theirs in, so that the two cannot deadlock.
 with free as materialized (
-  select distinct on (j.name, coalesce(j.tenant_id, ''), j.idempotency_key) j.id, j.updated_at
+  select distinct on (j.name, coalesce(j.tenant_id, ''), j.idempotency_key)
+         j.id, j.updated_at, j.name, coalesce(j.tenant_id, '') as tenant, j.idempotency_key
   from /* schema */x_jobs j
   where j.state in ('done', 'failed', 'dead', 'cancelled')
     and (%(state)s::text is null or j.state = %(state)s::text)
@@ -146,8 +148,8 @@ with free as materialized (
   order by j.name, coalesce(j.tenant_id, ''), j.idempotency_key, j.created_at, j.id
 ),
 chosen as materialized (
-  select l.id
-  from (select f.id from free f order by f.updated_at, f.id) f
+  select f.id, f.name, f.tenant, f.idempotency_key
+  from (select f.id, f.name, f.tenant, f.idempotency_key from free f order by f.updated_at, f.id) f
   cross join lateral (
     select j.id
     from /* schema */x_jobs j
@@ -162,7 +164,7 @@ due as (
   update /* schema */x_jobs j
   set state = 'ready', attempt = 0, run_at = now(), last_error = null, last_error_code = null, stop_reason = null,
       updated_at = now()
-  from chosen c
+  from (select c.id from chosen c order by c.name, c.tenant, c.idempotency_key) c
   where j.id = any (array[c.id])
   returning j.queue, j.run_id
 ),
