@@ -131,6 +131,23 @@ def test_a_bulk_verb_finds_its_rows_by_their_state_and_moves_them_by_their_key(
     assert plan.pages < 1_000
 
 
+@pytest.mark.parametrize("name", ["requeue_many", "count_requeueable"])
+def test_whether_a_key_is_live_is_asked_key_by_key(read: Rows, history: str, name: str) -> None:
+    """S-396, DESIGN §4: statistics that know of no live row never make a call read all of them for each dead letter."""
+    values = {"state": "dead", "queue": None, "name": "letter", "tenant_id": None, "limit": 20}
+    with read.transaction(force_rollback=True):
+        for state in ("dead", "ready"):
+            read.execute(
+                """insert into x_jobs (id, name, state, input, idempotency_key, run_id, max_attempts, run_at)
+                   select gen_random_uuid(), 'letter', %(state)s, '{}', %(state)s || n, gen_random_uuid(), 3, now()
+                   from generate_series(1, 1000) n""",
+                {"state": state},
+            )
+        plan = explain(read, statement("steering", name), history, values)
+    assert None not in plan.indexes("x_jobs")
+    assert plan.pages < 10_000
+
+
 def test_a_page_is_planned_for_its_own_values_each_time(driver: PostgresDriver) -> None:
     """S-388: however often it is asked, it is never prepared, or its sixth plan would fit all filters alike."""
     with driver.transaction() as tx:

@@ -130,9 +130,10 @@ where j.id = %(job_id)s::uuid;
 
 -- name: requeue_many (planned for its values)
 -- Of rows with one key the oldest stands for all, so that no two of them come to life. The lateral lock under the limit
--- takes no more rows than are moved, and passes over those that another call has. Rows come to life in the order of
--- their keys, as enqueues put theirs in, so that the two cannot deadlock.
-with free as materialized (
+-- takes no more rows than are moved, and passes over those that another call has. Whether a key is live is asked key by
+-- key behind `offset 0`: joined, a planner that believes live rows to be few would read all of them for each. Rows come
+-- to life in the order of their keys, as enqueues put theirs in, so that the two cannot deadlock.
+with oldest as materialized (
   select distinct on (j.name, coalesce(j.tenant_id, ''), j.idempotency_key)
          j.id, j.updated_at, j.name, coalesce(j.tenant_id, '') as tenant, j.idempotency_key
   from /* schema */x_jobs j
@@ -141,19 +142,22 @@ with free as materialized (
     and (%(queue)s::text is null or j.queue = %(queue)s::text)
     and (%(name)s::text is null or j.name = %(name)s::text)
     and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
-    and not exists (
-      select from /* schema */x_jobs o
-      where o.name = j.name and coalesce(o.tenant_id, '') = coalesce(j.tenant_id, '')
-        and o.idempotency_key = j.idempotency_key and o.state in ('ready', 'delayed', 'running', 'suspended'))
   order by j.name, coalesce(j.tenant_id, ''), j.idempotency_key, j.created_at, j.id
 ),
 chosen as materialized (
   select f.id, f.name, f.tenant, f.idempotency_key
-  from (select f.id, f.name, f.tenant, f.idempotency_key from free f order by f.updated_at, f.id) f
+  from (select f.id, f.name, f.tenant, f.idempotency_key from oldest f order by f.updated_at, f.id) f
+  left join lateral (
+    select true as live
+    from /* schema */x_jobs o
+    where o.name = f.name and coalesce(o.tenant_id, '') = f.tenant and o.idempotency_key = f.idempotency_key
+      and o.state in ('ready', 'delayed', 'running', 'suspended')
+    offset 0
+  ) holder on true
   cross join lateral (
     select j.id
     from /* schema */x_jobs j
-    where j.id = f.id and j.state || '' in ('done', 'failed', 'dead', 'cancelled')
+    where j.id = f.id and holder.live is null and j.state || '' in ('done', 'failed', 'dead', 'cancelled')
       and (%(state)s::text is null or j.state || '' = %(state)s::text)
     offset 0
     for no key update skip locked
@@ -188,19 +192,23 @@ from due;
 -- name: count_requeueable (planned for its values)
 select count(*)
 from (
-  select
+  select j.name, coalesce(j.tenant_id, '') as tenant, j.idempotency_key
   from /* schema */x_jobs j
   where j.state in ('done', 'failed', 'dead', 'cancelled')
     and (%(state)s::text is null or j.state = %(state)s::text)
     and (%(queue)s::text is null or j.queue = %(queue)s::text)
     and (%(name)s::text is null or j.name = %(name)s::text)
     and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
-    and not exists (
-      select from /* schema */x_jobs o
-      where o.name = j.name and coalesce(o.tenant_id, '') = coalesce(j.tenant_id, '')
-        and o.idempotency_key = j.idempotency_key and o.state in ('ready', 'delayed', 'running', 'suspended'))
   group by j.name, coalesce(j.tenant_id, ''), j.idempotency_key
-) free;
+) f
+left join lateral (
+  select true as live
+  from /* schema */x_jobs o
+  where o.name = f.name and coalesce(o.tenant_id, '') = f.tenant and o.idempotency_key = f.idempotency_key
+    and o.state in ('ready', 'delayed', 'running', 'suspended')
+  offset 0
+) holder on true
+where holder.live is null;
 
 -- name: remove_many (planned for its values)
 -- As remove, for the rows that are longest as they are.
