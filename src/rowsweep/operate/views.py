@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -21,7 +22,8 @@ class View:
 
     def as_json(self) -> dict[str, Any]:
         """Answer the view as plain JSON, instants as ISO 8601 text."""
-        return cast("dict[str, Any]", safe_json({name: _plain(value) for name, value in asdict(self).items()}))
+        kind: Any = type(self)
+        return cast("dict[str, Any]", safe_json({name: _plain(getattr(self, name)) for name in _names(kind)}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +161,14 @@ def pause_view(pause: Pause) -> PauseView:
     return PauseView(**_of(pause, PauseView))
 
 
-def _of(record: object, view: type[View], **derived: Any) -> dict[str, Any]:
+@cache
+def _names(view: type[View]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(view))
+
+
+def _of(record: object, view: Any, **derived: Any) -> dict[str, Any]:
     """Answer the view's fields from the record's, ids as text, and what is derived."""
-    names = (field.name for field in fields(view) if field.name not in derived)
-    return {name: _text_of_ids(getattr(record, name)) for name in names} | derived
+    return {name: _text_of_ids(getattr(record, name)) for name in _names(view) if name not in derived} | derived
 
 
 def _text_of_ids(value: Any) -> Any:
