@@ -7,6 +7,9 @@ import resource
 import sys
 import time
 
+import pyarrow.csv
+import pyarrow.parquet  # noqa: F401
+
 import rowsweep as rs
 
 

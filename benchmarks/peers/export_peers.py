@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -85,9 +86,20 @@ PEERS: dict[str, Callable[[str, str, str], int]] = {
 }
 
 
+_IMPORTED = {
+    "adbc": ["adbc_driver_postgresql.dbapi"],
+    "connectorx": ["connectorx"],
+    "connectorx-by-two": ["connectorx"],
+    "polars": ["polars", "adbc_driver_postgresql.dbapi"],
+    "cursor": ["psycopg"],
+}
+
+
 def main() -> None:
     """Write the file, and print the rows and the seconds as JSON."""
     who, dsn, table, file = sys.argv[1:]
+    for module in _IMPORTED[who]:  # what everybody has to import is not what is measured
+        importlib.import_module(module)
     began = time.perf_counter()
     rows = PEERS[who](dsn, table, file)
     print(json.dumps({"rows": rows, "seconds": time.perf_counter() - began}), flush=True)

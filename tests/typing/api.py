@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from pathlib import Path
 from typing import Any, Literal, assert_type
 
 import polars as pl
@@ -73,6 +74,27 @@ def tasks(app: rs.App, letter: rs.JobHandle[str, None]) -> None:
     scheduler.stop()
     rs.Scheduler(driver=app.driver, leader=rs.SoleLeader())
     rs.Scheduler(driver=app.driver, leader=rs.AdvisoryLockLeader(app.driver))
+
+
+def exports() -> None:
+    """Declare an export each way, and read it back."""
+
+    def to(window: Window) -> str:
+        return f"s3://lake/orders/{window.since}"
+
+    rows = rs.Rows("orders", columns=["price"], where="price > 0")
+    archive = rs.export_rows("archive", rows, "out", format="csv", part_rows=100_000, overwrite=True, as_text=["price"])
+    assert_type(archive, rs.Export[Any])
+    assert_type(archive.preview(5), pl.DataFrame)
+    assert_type(archive.launch(rate="5000/s", batch_rows=10_000), rs.Run)
+    assert_type(archive.spec.overwrite, bool)
+    rs.export_rows("daily", rs.Rows("orders"), to, input=Window, format=rs.Parquet(compression="snappy"))
+    rs.export_rows("sheet", rs.Rows("orders"), Path("out"), format=rs.Csv(bom=True, guard_formulas=True))
+    rs.export_rows(
+        "lines", rs.Rows("orders"), "out", format=rs.Ndjson(), requires=("totals",), source="postgresql://r/shop"
+    )
+    rs.export_rows("ipc", rs.Rows("orders"), "out", format=rs.ArrowFile(), tenant=str, concurrency=2)
+    assert_type(rs.read_export("out", verify=True), pl.LazyFrame)
 
 
 def purges() -> None:

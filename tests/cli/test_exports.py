@@ -1,0 +1,44 @@
+"""Exports on the command line: listed, previewed, launched, run and shown like any sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import rowsweep as rs
+from tests.cli.commands import CommandLine, write_app
+
+APP = """
+import rowsweep as rs
+
+archive = rs.export_rows("archive", rs.Rows("things", where="id > 10"), "out", part_rows=50)
+"""
+
+
+@pytest.fixture
+def things(rowsweep: CommandLine, dsn: str) -> CommandLine:
+    """The command line over a table of a hundred things."""
+    write_app(Path.cwd(), APP)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create table things (id int primary key, name text)")
+        connection.execute("insert into things select i, 'thing ' || i from generate_series(1, 100) i")
+    return rowsweep
+
+
+def test_an_export_is_listed_previewed_run_and_in_the_ledger(things: CommandLine) -> None:
+    """D-40, N-091: as any sweep; a second run into the same place is refused by name."""
+    (entry,) = things("sweeps", "ls", "--kind", "export", "--json").json
+    assert (entry["name"], entry["kind"], entry["state"], entry["to"]) == ("archive", "export", "pending", "out")
+    rows = things("sweeps", "preview", "archive", "--rows", "2", "--json").json
+    assert rows == [{"id": 11, "name": "thing 11"}, {"id": 12, "name": "thing 12"}]
+    assert not Path("out").exists()
+    assert things("run", "archive").code == 0
+    assert rs.read_export("out", verify=True).collect()["id"].to_list() == list(range(11, 101))
+    (row,) = things("ledger", "--kind", "export", "--json").json
+    assert (row["name"], row["kind"], row["status"], row["rows"]) == ("archive", "export", "done", 90)
+    assert "90 row" in things("sweeps", "show", "archive").out
+    refused = things("run", "archive")
+    assert refused.code == 1
+    assert "X_EXPORT_DESTINATION_TAKEN" in refused.err + refused.out
