@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import psycopg
@@ -18,6 +18,7 @@ from rowsweep.sweeps import passes
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.position import as_checkpoint
 from rowsweep.sweeps.run import ledger_of
+from rowsweep.telemetry import instruments
 from tests.sweeps.field import NOW, Background, Field, fields_of, wait_for
 
 ORDERS = rs.Rows("orders")
@@ -105,6 +106,28 @@ def test_a_pass_says_when_it_begins_what_it_commits_and_how_it_ended(
     spent = finished.pop("active_seconds")
     assert finished == {**named, "kind": "backfill", "rows": 10, "written": 10, "batches": 2}
     assert spent >= 0
+
+
+def test_every_committed_batch_is_counted(field: Field) -> None:
+    """D-30: rows and length, by sweep; a batch that rolled back is none."""
+    counted(field, 10)
+    told: list[tuple[str, int, bool]] = []
+
+    class Meter:
+        def record_batch(self, sweep: str, *, rows: int, seconds: float) -> None:
+            told.append((sweep, rows, seconds > 0))
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: None
+
+    instruments.use_instruments(cast("instruments.Meter", Meter()), None)
+    try:
+        handler = counting(raising(1))
+        run = rs.backfill("hit", handler, rows=ORDERS, batch_rows=6, adapt=False, retry=NOW).launch()
+        field.finish(run)
+    finally:
+        instruments.reset_instruments()
+    assert told == [("hit", 6, True), ("hit", 4, True)]
 
 
 def test_the_steps_of_a_pass_are_three(field: Field) -> None:
