@@ -53,6 +53,13 @@ def test_the_bundle_has_text_and_escaped_html() -> None:
     assert 'aria-label="Dead letters"' in bundle["text/html"]
 
 
+def test_a_page_has_the_columns_of_wide_tables_that_matter_most() -> None:
+    page = board_bundle(board())["text/html"]
+    workers = page[page.index('aria-label="Workers"') : page.index('aria-label="Paused"')]
+    assert "box:7" in workers
+    assert "interrupted" not in workers
+
+
 def test_a_board_is_json() -> None:
     """S-015."""
     document = board().as_json()

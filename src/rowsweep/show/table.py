@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -63,6 +63,12 @@ class Table:
         lines = [titles, *([clean(cell.text) for cell in row] for row in self.rows)]
         widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(_BETWEEN.join(self._padded(line, widths)).rstrip() for line in lines)
+
+    def without(self, rank: int) -> Table:
+        """Answer the table without its columns of this rank and higher: where there is room for the first ones only."""
+        kept = [index for index, column in enumerate(self.columns) if column.rank < rank]
+        rows = tuple(tuple(row[index] for index in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[index] for index in kept), rows=rows)
 
     def as_html(self) -> str:
         """Answer the table as HTML without script or style sheet, every value escaped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from rich.text import Text
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from rowsweep.operate.board import Board
+
+_WIDE: Final = ("Workers", "Dead letters")
+_TOO_MUCH: Final = 4
 
 
 def board_line(board: Board) -> str:
@@ -74,9 +77,10 @@ def head_html(board: Board) -> str:
 
 
 def sections_html(board: Board) -> list[str]:
-    """Answer the board's tables as HTML, the sweeps first."""
+    """Answer the board's tables as HTML, the sweeps first; of wide ones the columns that matter most."""
     return [
-        f'<section class="rs-board" aria-label="{as_html(title)}"><h4>{as_html(title)}</h4>{table.as_html()}</section>'
+        f'<section class="rs-board" aria-label="{as_html(title)}"><h4>{as_html(title)}</h4>'
+        f"{(table.without(_TOO_MUCH) if title in _WIDE else table).as_html()}</section>"
         for title, table in board_tables(board)
     ]
 

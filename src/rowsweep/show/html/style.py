@@ -21,7 +21,7 @@ font-size:var(--jp-ui-font-size1,13px);line-height:1.5;font-variant-numeric:tabu
 .rowsweep-live .widget-html{min-width:0;width:auto}.rowsweep-live .widget-html-content{min-width:0;width:100%}
 .rowsweep .rs-head{display:flex;gap:1em;align-items:baseline}
 .rowsweep .rs-name{font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:0;flex:0 1 auto}
-.rowsweep .rs-state{white-space:nowrap;flex:none}
+.rowsweep .rs-state,.rowsweep .rs-head small{white-space:nowrap;flex:none}
 .rowsweep .rs-mark{font-size:.85em;display:inline-block;min-width:1em}
 .rowsweep .rs-progress{display:flex;gap:.8em;align-items:center;margin:.25em 0}
 .rowsweep .rs-bar{flex:1;height:.7em;border-radius:.35em;background:var(--rs-back);overflow:hidden;
@@ -56,9 +56,9 @@ text-overflow:ellipsis}
 .rowsweep .rs-frame th,.rowsweep .rs-frame td{padding:.15em .9em .15em .3em;border-bottom:1px solid var(--rs-line)}
 .rowsweep .rs-changed{font-weight:600;box-shadow:inset 2px 0 0 var(--rs-busy);background:var(--rs-back)}
 .rowsweep .rs-board{overflow-x:auto}
-.rowsweep .rs-row{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,1.6fr) repeat(3,minmax(0,1fr));gap:.8em;
-align-items:baseline;line-height:28px}
-.rowsweep .rs-row span{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.rowsweep .rs-row{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,1.6fr) minmax(0,1.2fr)
+minmax(0,.8fr) minmax(0,1.1fr);gap:.8em;align-items:baseline;line-height:28px}
+.rowsweep .rs-row>span{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .rowsweep h4{margin:.7em 0 .1em;font-size:1em;font-weight:600}
 """
 
