@@ -24,7 +24,7 @@ TASK = ScheduleView(name="hourly", cron="5 * * * *", tz="UTC", next_at=AT + time
 def dead(**changed: Any) -> JobView:
     fields: dict[str, Any] = dict.fromkeys(JobView.__dataclass_fields__)
     fields |= {"id": "j1", "name": "mail", "queue": "default", "attempt": 5, "max_attempts": 5, "updated_at": AT,
-               "last_error": "no <i>luck</i>"}  # fmt: skip
+               "last_error": "no\n  <i>luck</i>"}  # fmt: skip
     return JobView(**{**fields, **changed})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.show import facts, values
+from rowsweep.show.clean import one_line
 from rowsweep.show.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def jobs_table(jobs: Sequence[JobView], unserved: Collection[str] = ()) -> Table
             _state(job, is_served=job.id not in unserved),
             Cell(text=f"{job.attempt}/{job.max_attempts}"),
             Cell(text=values.instant(job.run_at)),
-            Cell(text=job.last_error_code or job.last_error or ""),
+            Cell(text=one_line(job.last_error_code or job.last_error or "")),
         )
         for job in jobs
     )
@@ -63,7 +64,7 @@ def dead_table(jobs: Sequence[JobView]) -> Table:
             Cell(text=job.queue),
             Cell(text=values.instant(job.updated_at)),
             Cell(text=values.number(job.attempt)),
-            Cell(text=job.last_error or job.last_error_code or "", tone="bad"),
+            Cell(text=one_line(job.last_error or job.last_error_code or ""), tone="bad"),
         )
         for job in jobs
     )
