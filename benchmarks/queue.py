@@ -27,7 +27,7 @@ from benchmarks.tables import ROUNDS, dsn
 
 OURS = "rowsweep"
 JOBS = 20_000
-FEWER = {"procrastinate": 2_000, "chancy": 5_000, "dbos": 1_000, "absurd": 500}
+FEWER = {"procrastinate": 1_000, "chancy": 2_000, "dbos": 500, "absurd": 300}
 """How many jobs a peer is given that would take minutes over more of them."""
 PEERS = ("procrastinate", "pgqueuer", "chancy", "dbos", "absurd", "awa")
 LATENCIES, COUNTED, IDLE_SECONDS, SETTLES_SECONDS = 100, 500, 60, 8
@@ -51,7 +51,7 @@ def _all() -> dict[str, _Measured]:
     for name, why in _NO_ADAPTER.items():
         _say(peer=name, missing=why)
     measured = {name: _Measured() for name in (OURS, *PEERS)}
-    for number in range(max(ROUNDS, 3)):
+    for number in range(ROUNDS):
         names = list(measured) if number % 2 == 0 else list(reversed(measured))
         for name in names:
             try:
@@ -187,7 +187,7 @@ def _disturbed(name: str, disturb: Callable[[Place], Any]) -> Figure:
                 held.close()
             return rate
 
-    medians = interleave(lambda: drained(disturb), lambda: drained(None), max(ROUNDS, 3))
+    medians = interleave(lambda: drained(disturb), lambda: drained(None), ROUNDS)
     return Figure(name=name, unit="jobs/s", ours=medians.ours, reference=medians.reference, bar=0.5)
 
 
