@@ -210,7 +210,7 @@ def _block(place: Place) -> None:
         )
         session.execute(
             "insert into x_job_leases (lease_key, slot, holder, job_id, expires_at) "
-            f"values ('job:{HELD}:busy', 1, 'somebody', gen_random_uuid(), now() + interval '1 day')"
+            f"values ('job:{HELD}:busy', 0, 'somebody', gen_random_uuid(), now() + interval '1 day')"
         )
         session.execute("analyze x_jobs")
 

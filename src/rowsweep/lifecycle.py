@@ -56,6 +56,19 @@ class _Registered:
     hook: Hook
 
 
+class _Work:
+    """One piece of work; called, it is finished."""
+
+    __slots__ = ("_finish", "is_finished")
+
+    def __init__(self, finish: Callable[[_Work], None]) -> None:
+        self._finish = finish
+        self.is_finished = False
+
+    def __call__(self) -> None:
+        self._finish(self)
+
+
 class Lifecycle:
     """Stop taking work, let work in flight finish within the budget, then close what was opened."""
 
@@ -101,20 +114,17 @@ class Lifecycle:
 
     def begin_work(self) -> Callable[[], None]:
         """Count a piece of work as in flight; answer its `finish`, which counts once however often it is called."""
-        finished = False
-
-        def finish() -> None:
-            nonlocal finished
-            with self._condition:
-                if not finished:
-                    finished = True
-                    self._in_flight -= 1
-                    if not self._in_flight:
-                        self._condition.notify_all()
-
         with self._condition:
             self._in_flight += 1
-        return finish
+        return _Work(self._finish)
+
+    def _finish(self, work: _Work) -> None:
+        with self._condition:
+            if not work.is_finished:
+                work.is_finished = True
+                self._in_flight -= 1
+                if not self._in_flight:
+                    self._condition.notify_all()
 
     def readiness(self) -> Readiness:
         """Answer whether the process takes work, its phase, and how much work is in flight."""

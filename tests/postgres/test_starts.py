@@ -61,6 +61,19 @@ def test_where_nothing_was_left_the_next_pass_walks_nothing_either(
     assert sum(scan.removed for scan in explain(queue_session, statement("jobs", "claim"), schema, values).scans) < 100
 
 
+def test_a_pass_that_found_more_than_enough_passes_over_the_busy_level_too(
+    driver: PostgresDriver, queue_session: Rows, schema: str
+) -> None:
+    """N-031, N-021: another name's plenty does not hide that nothing was left of this one."""
+    block(queue_session, 20_000)
+    driver.stores().jobs.enqueue([new_job("post") for _ in range(200)])
+    passed = claim(driver)
+    assert len(passed.jobs) == 10
+    values = {**claim_values(10, "mail", "post"), "busy_keys": ["mail:k"], "starts": json.dumps(passed.starts)}
+    assert sum(scan.removed for scan in explain(queue_session, statement("jobs", "claim"), schema, values).scans) < 100
+    assert len(claim(driver, passed.starts, limit=500).jobs) == 190
+
+
 def test_what_is_new_is_found_from_any_start(driver: PostgresDriver, queue_session: Rows) -> None:
     """N-031, D-16: at the end, at a higher priority, of another name, and what was under way when the pass began."""
     block(queue_session, 50)

@@ -15,7 +15,7 @@ from psycopg.types.string import TextBinaryLoader
 from psycopg.types.uuid import UUIDBinaryLoader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import LiteralString
 
     from psycopg.abc import Buffer
@@ -72,3 +72,15 @@ def run(
         result = cursor.pgresult
         # Asked of libpq: a cursor's description is made anew, column by column, whenever it is read.
         return cursor.fetchall() if result is not None and result.nfields else []
+
+
+def run_each(
+    connection: psycopg.Connection[Any], text: LiteralString, values: Iterable[Mapping[str, object]]
+) -> list[list[TupleRow]]:
+    """Send one statement for each of the values, none waiting for the answer to the one before; answer their rows."""
+    cursors = []
+    with connection.pipeline():
+        for each in values:
+            cursors.append(StoreCursor(connection))
+            cursors[-1].execute(text, each)
+    return [cursor.fetchall() for cursor in cursors]

@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import psycopg
+from psycopg import Pipeline
 from psycopg.pq import TransactionStatus
 
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable
-from rowsweep.queue.postgres.cursor import run
+from rowsweep.queue.postgres.cursor import run, run_each
 from rowsweep.queue.postgres.sql import render
 from rowsweep.queue.postgres.translate import is_read_only, joined_errors, lost_errors, own_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from psycopg import Connection
@@ -53,6 +54,9 @@ class Session(Protocol):
     def rows(self, statement: Statement, values: Mapping[str, object]) -> list[TupleRow]:
         """Send one statement and answer its rows."""
 
+    def rows_each(self, statement: Statement, values: Iterable[Mapping[str, object]]) -> list[list[TupleRow]]:
+        """Send one statement for each of the values, without waiting in between where that can be; answer all rows."""
+
     def unit(self) -> AbstractContextManager[Session]:
         """Make several statements one unit of work."""
 
@@ -81,7 +85,11 @@ class PooledSession:
     def unit(self) -> Iterator[Session]:
         """Open a transaction on one pooled connection."""
         with self._pools.call(control=self._control) as connection, opened(connection, self.place):
-            yield JoinedSession(connection, self._place, own=True)
+            yield JoinedSession(connection, self._place, own=True, pipelined=not self._pools.pooler)
+
+    def rows_each(self, statement: Statement, values: Iterable[Mapping[str, object]]) -> list[list[TupleRow]]:
+        """Send them one after the other, each committed by itself."""
+        return [self.rows(statement, each) for each in values]
 
     def _send(self, text: Any, values: Mapping[str, object], prepare: bool | None) -> list[TupleRow]:
         with self._pools.call(control=self._control) as connection, own_errors(self.place):
@@ -100,8 +108,11 @@ class JoinedSession:
     statements of the transaction alike; only a schema at fault is said in the package's words.
     """
 
-    def __init__(self, connection: Connection[Any], place: Placed, *, own: bool = False) -> None:
+    def __init__(
+        self, connection: Connection[Any], place: Placed, *, own: bool = False, pipelined: bool = False
+    ) -> None:
         self._connection = connection
+        self._is_pipelined = pipelined and Pipeline.is_supported()
         self._place = place
         self._errors = own_errors if own else joined_errors
 
@@ -115,6 +126,14 @@ class JoinedSession:
         text = render(statement.text, self._place.schema())
         with self._errors(self.place):
             return run(self._connection, text, values, prepare=statement.prepare)
+
+    def rows_each(self, statement: Statement, values: Iterable[Mapping[str, object]]) -> list[list[TupleRow]]:
+        """Send them in the open transaction; on a connection of the package's own the server need not wait for us."""
+        if not self._is_pipelined:
+            return [self.rows(statement, each) for each in values]
+        text = render(statement.text, self._place.schema())
+        with self._errors(self.place):
+            return run_each(self._connection, text, values)
 
     @contextmanager
     def unit(self) -> Iterator[Session]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.worker.admission.busy import BusyCaps
 from rowsweep.worker.admission.limiter import LimiterFull
@@ -26,6 +26,9 @@ class Permit:
 
     lease: LimiterLease | None = None
     held: list[Held] = field(default_factory=list)
+
+
+_FREE: Final = Permit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,8 @@ class Gate:
 
     def ask(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Permit | Full:
         """Answer a permit, or what is full; nothing is held then, nor after a failure."""
+        if self._limiter is None and not handle.concurrency:
+            return _FREE
         lease = None
         if self._limiter is not None:
             got = self._limiter.acquire(queue=job.queue, tenant=job.tenant_id)
@@ -84,8 +89,6 @@ class Gate:
 
     def _take(self, job: Job, handle: JobHandle[Any, Any], permit: Permit, claimed_at: float) -> Cap | None:
         """Take the slots in their order; answer the first cap that is full."""
-        if not handle.concurrency:
-            return None
         for cap in handle.concurrency.caps(job.name, job.concurrency_key):
             held = None if self.busy.is_full(cap) else self.slots.take(job, cap, claimed_at)
             if held is None:

@@ -104,7 +104,7 @@ class Executor:
         """Arm the job's deadline; answer what takes it away."""
         timeout = flight.handle.options.timeout
         if timeout is None:
-            return lambda: None
+            return _nothing
         return self._deadlines.arm(flight, timeout.total_seconds(), job_is_late(flight, timeout))
 
     def _runner(self, flight: Flight) -> StepRunner:
@@ -153,6 +153,10 @@ class Executor:
             replayed=runner.trace.replayed,
             deferred=is_rate_limited(ending),
         )
+
+
+def _nothing() -> None:
+    """Take nothing away."""
 
 
 def _log_failure(flight: Flight, ending: Ending, execution: Execution) -> None:

@@ -38,9 +38,12 @@ class PostgresJobs:
     def enqueue(self, jobs: Sequence[NewJob]) -> list[EnqueueResult]:
         """Insert the jobs, 1,000 in a statement, all or none; a live job with the key of one answers for it."""
         if len(jobs) <= 1:
-            return _enqueue(self._session, jobs) if jobs else []
+            return _enqueue(self._session, jobs, _insert(self._session, jobs)) if jobs else []
+        parts = list(_parts(jobs, ENQUEUE_ROWS))
         with self._session.unit() as session:
-            return [result for part in _parts(jobs, ENQUEUE_ROWS) for result in _enqueue(session, part)]
+            answers = session.rows_each(_SQL["enqueue"], map(enqueue_values, parts))
+            answered = zip(parts, answers, strict=True)
+            return [result for part, rows in answered for result in _enqueue(session, part, dict(rows))]
 
     def claim(self, options: ClaimOptions) -> ClaimPass:
         """Claim from the one queue named; lapsed rows go first, in a statement of their own."""
@@ -132,11 +135,13 @@ def shard_of(worker_id: str) -> int:
     return zlib.crc32(worker_id.encode("utf-8", "surrogatepass")) % SHARDS
 
 
-def _enqueue(session: Session, jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+def _enqueue(session: Session, jobs: Sequence[NewJob], inserted: dict[UUID, Any]) -> list[EnqueueResult]:
+    """Answer which job stands for each request, once those that could be were inserted; the rest is tried again."""
     results: dict[int, EnqueueResult] = {}
-    for _ in range(ENQUEUE_ATTEMPTS):
+    for attempt in range(ENQUEUE_ATTEMPTS):
         waiting = [at for at in range(len(jobs)) if at not in results]
-        inserted = _insert(session, [jobs[at] for at in waiting])
+        if attempt:
+            inserted = _insert(session, [jobs[at] for at in waiting])
         for at in waiting:
             job = jobs[at]
             if job.id in inserted:

@@ -100,7 +100,7 @@ levels as materialized (
   select k.name, k.priority, k.run_at, k.id
   from known k
 ),
-found as materialized (
+within as materialized (
   select d.id, v.name, d.concurrency_key, v.priority, d.run_at, n.key_room
   from levels v
   join names n on n.name = v.name
@@ -118,23 +118,25 @@ found as materialized (
     ) f
     limit n.room
   ) d
-  order by v.priority desc, d.run_at, d.id
+),
+found as materialized (
+  select w.id, w.name, w.concurrency_key, w.priority, w.run_at, w.key_room
+  from within w
+  order by w.priority desc, w.run_at, w.id
   limit %(scan)s::bigint
 ),
 starts as (
   select jsonb_agg(jsonb_build_object('name', v.name, 'priority', v.priority, 'run_at', b.run_at, 'id', b.id)) as starts
   from levels v
-  cross join (select count(*) < %(scan)s::bigint as is_all, now() - interval '1 second' as lately from found) c
   left join (
-    select f.name, f.priority, min(f.run_at) as run_at, (array_agg(f.id order by f.run_at, f.id))[1] as id
-    from found f
-    group by f.name, f.priority
+    select w.name, w.priority, min(w.run_at) as run_at, (array_agg(w.id order by w.run_at, w.id))[1] as id
+    from within w
+    group by w.name, w.priority
   ) f on f.name = v.name and f.priority = v.priority
   cross join lateral (
     select o.run_at, o.id
     from (
-      values (coalesce(f.run_at, case when not c.is_all then v.run_at end), coalesce(f.id, v.id)),
-             (c.lately, uuid '00000000-0000-0000-0000-000000000000')
+      values (f.run_at, f.id), (now() - interval '1 second', uuid '00000000-0000-0000-0000-000000000000')
     ) o (run_at, id)
     order by o.run_at, o.id
     limit 1
