@@ -19,6 +19,7 @@ import pytest
 import rowsweep as rs
 from rowsweep.errors import ChangedSinceApplied, SweepFailed
 from rowsweep.jobs.registry import reset_jobs
+from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.export.passes import ExportPass
 from rowsweep.sweeps.export.places.local import LocalDraft, LocalPlace
@@ -320,3 +321,34 @@ def test_reads_adapt_to_the_width_of_the_rows(field: Field, tmp_path: Path) -> N
     assert len(sizes) > 4
     assert max(sizes[2:]) < 6_000_000
     assert rs.read_export(tmp_path).select(pl.col("band").str.len_bytes().sum()).collect().item() == 3000 * 9600
+
+
+def test_a_timeout_narrows_the_part_in_question_and_no_other(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: None
+) -> None:
+    """N-069: a range that takes too long to find is halved; one that is stored is kept, and read in smaller pieces."""
+    field.orders(10)
+    late = psycopg.errors.QueryCanceled("canceling statement due to statement timeout")
+    monkeypatch.setattr(PageFinder, "find", once(PageFinder.find, 1, late))
+    monkeypatch.setattr(PartReader, "_read", once(PartReader._read, 3, late))
+    field.sweep(orders(tmp_path))
+    manifest = json.loads((tmp_path / "_manifest.json").read_text())
+    assert [part["rows"] for part in manifest["parts"]] == [2, 4, 4]
+    assert ids(tmp_path) == list(range(1, 11))
+
+
+def test_an_aborted_run_stops_within_its_part(field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-081: a cancel does not wait for the part's end, and leaves nothing half-written."""
+    field.orders(10)
+    run = orders(tmp_path).launch()
+    seal = LocalDraft.seal
+
+    def cancelled(draft: LocalDraft) -> None:
+        if draft._final.name == PARTS[1]:
+            run.cancel()
+        seal(draft)
+
+    monkeypatch.setattr(LocalDraft, "seal", cancelled)
+    field.tick()
+    assert field.row(run).status == "cancelled"
+    assert names(tmp_path) == ["_rowsweep.json", PARTS[0]]

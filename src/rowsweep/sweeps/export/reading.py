@@ -32,12 +32,27 @@ _LOOK_SECONDS: Final = 0.1
 class ReadSize(BatchSize):
     """How many keys are read at once: about a megabyte of text, so that wide rows cost no more memory than narrow ones.
 
-    `part_rows` is how many a part spans; halving after an error of the moment leaves that as it is.
+    `part_rows` is how many a part spans. An error of the moment halves both, the span of one part only.
     """
 
     def __init__(self, part_rows: int) -> None:
         super().__init__(min(_FIRST_ROWS, part_rows), adapt=True)
         self.part_rows = part_rows
+        self._span = part_rows
+
+    def halve(self) -> None:
+        """Take half as many, at least one."""
+        super().halve()
+        self._span = max(self._span // 2, 1)
+
+    @property
+    def span(self) -> int:
+        """How many keys the next part is to span."""
+        return self._span
+
+    def planned(self) -> None:
+        """Note that a part's range was found: the next is as wide as declared again."""
+        self._span = self.part_rows
 
     def read(self, size: int) -> None:
         """Note how many bytes of text the last read had."""
@@ -46,7 +61,7 @@ class ReadSize(BatchSize):
 
     def restart_at(self, rows: int) -> None:
         """Let the parts from now on span another number of keys, as an operator asked."""
-        self.part_rows = rows
+        self.part_rows = self._span = rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,8 @@ class PartWork:
 
     def _planned(self, at: ExportPosition, *, stored: bool) -> BatchDone:
         with self.finder.held.transaction(reads=True):
-            page = self.finder.find(at, self.reader.size.part_rows)
+            page = self.finder.find(at, self.reader.size.span)
+        self.reader.size.planned()
         after = at.finished() if page is None else at.planned_to(page.to)
         closed = self._closed(at, after, stored=stored)
         return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
@@ -122,17 +123,19 @@ class PartWork:
 
     def _published(self, at: ExportPosition, after: ExportPosition, written: Written) -> BatchClosed:
         """Publish under the job row's lock where that is one quick step; an upload could outlast the lease."""
-        held = self.closer.held
+        held, place = self.closer.held, self.destination.place
         self.destination.check()
-        if not self.destination.place.renames:
+        checksum = None
+        if not place.renames:
             with held.transaction():
                 self._fence(held.stores)
             written.draft.publish()
+            checksum = place.checksum(part_name(after.index, self.format.suffix))
         with held.transaction() as marker:
-            if self.destination.place.renames:
+            if place.renames:
                 self._fence(held.stores)
                 written.draft.publish()
-            held.stores.steps.put(self._record(after.index, written), self.closer.ctx.claim)
+            held.stores.steps.put(self._record(after.index, written, checksum), self.closer.ctx.claim)
             return self.closer.close(at, after, marker, stored=True)
 
     def _closed(self, at: ExportPosition, after: ExportPosition, *, stored: bool = True) -> BatchClosed:
@@ -148,9 +151,8 @@ class PartWork:
                 meta={"job_id": str(ctx.job_id)},
             )
 
-    def _record(self, index: int, written: Written) -> StepPut:
+    def _record(self, index: int, written: Written, checksum: str | None) -> StepPut:
         name = part_name(index, self.format.suffix)
-        checksum = self.destination.place.checksum(name)
         record = {"name": name, "rows": written.rows, "bytes": written.bytes, "sha256": written.sha256}
         return StepPut(
             run_id=self.closer.ctx.run_id,
