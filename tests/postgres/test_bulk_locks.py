@@ -151,7 +151,7 @@ def test_a_requeue_and_an_enqueue_of_the_same_keys_never_deadlock(driver: Postgr
     thread = threading.Thread(target=enqueue)
     thread.start()
     try:
-        for _ in range(25):
+        for _ in range(15):
             with driver.transaction() as tx:
                 steering_of(tx.stores).requeue_many(JobSet(state="dead"))
                 tx.connection.execute("rollback")
