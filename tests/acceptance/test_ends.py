@@ -85,6 +85,7 @@ def test_no_end_is_told_twice_and_each_is_counted_once(site: Site, kills: int) -
         workers.append(worker(site, 2 + number))
     until(lambda: is_over(site), site.shown)
     for left in workers:
+        left.until_logged("jobs.worker.started")
         left.send(signal.SIGTERM)
         assert left.wait(20) == 0
 
