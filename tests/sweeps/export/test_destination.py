@@ -115,6 +115,36 @@ def test_a_run_whose_place_was_taken_by_another_ends_and_lets_it_be(field: Field
     assert field.row(first).last_error_code == DestinationTaken.code
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "stays"),
+    [
+        ("_rowsweep.json", '{"run_id": "another", "name": "second"}', "part-00000.parquet"),
+        ("_rowsweep.json", None, "part-00000.parquet"),
+        ("part-00009.parquet", "late", "part-00009.parquet"),
+    ],
+    ids=["taken", "unmarked", "a stray part"],
+)
+def test_a_place_that_somebody_else_comes_into_is_noticed_under_way(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str | None, stays: str
+) -> None:
+    """N-095: before the next part is published, and once more before the manifest."""
+    field.orders(10)
+    run = exporting("first", tmp_path).launch()
+    seal = LocalDraft.seal
+
+    def meanwhile(draft: LocalDraft) -> None:
+        seal(draft)
+        if draft._final.name == "part-00001.parquet":
+            (tmp_path / file).unlink(missing_ok=True) if text is None else (tmp_path / file).write_text(text)
+
+    monkeypatch.setattr(LocalDraft, "seal", meanwhile)
+    field.tick()
+    assert field.row(run).last_error_code == DestinationTaken.code
+    parts = [name for name in names(tmp_path) if name.startswith("part")]
+    assert parts[-1] == stays
+    assert "_SUCCESS" not in names(tmp_path)
+
+
 @pytest.mark.parametrize("change", ["gone", "longer"])
 def test_a_part_that_was_changed_since_is_found_before_the_manifest(
     field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
