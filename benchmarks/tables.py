@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 import rowsweep as rs
-from rowsweep.app import App
+from rowsweep.app.app import App
 
 ROWS = int(os.environ.get("ROWSWEEP_BENCH_ROWS", "2000000"))
 ROUNDS = int(os.environ.get("ROWSWEEP_BENCH_ROUNDS", "3"))

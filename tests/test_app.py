@@ -11,8 +11,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import rowsweep as rs
-from rowsweep import app as composition
-from rowsweep.app import App, schema_sql
+from rowsweep.app import connecting as composition
+from rowsweep.app.app import App
+from rowsweep.app.verbs import schema_sql
 from rowsweep.errors import DriverUnavailable, InvalidOption, NotImplementedByDriver, SweepNotFound
 from rowsweep.jobs import ambient
 from rowsweep.jobs.ctx import Ctx

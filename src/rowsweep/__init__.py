@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.app import (
-    App,
+from rowsweep.app.app import App
+from rowsweep.app.connecting import connect, current
+from rowsweep.app.verbs import (
     attach,
     board,
-    connect,
     counters,
-    current,
     health,
     install,
     install_outbox,

@@ -192,7 +192,7 @@ class Site:
 
     def launch(self, name: str) -> str:
         """Launch a sweep of the application, to be worked by its processes; answer the run's id."""
-        from rowsweep.app import connect
+        from rowsweep.app.connecting import connect
         from rowsweep.jobs.registry import reset_jobs
 
         app = connect(self.dsn, work=False, actor="test")

@@ -86,7 +86,7 @@ def overlaps(site: Site, label: str) -> list[tuple[str, str]]:
 
 def enqueue(site: Site, name: str, values: list[object]) -> None:
     """Put jobs on the queue from this process."""
-    from rowsweep.app import connect
+    from rowsweep.app.connecting import connect
     from rowsweep.jobs.registry import reset_jobs
 
     app = connect(site.dsn, work=False, actor="test")

@@ -27,7 +27,7 @@ JOBS = 400
 
 def enqueue(site: Site) -> None:
     """Install the tables and enqueue the jobs."""
-    from rowsweep.app import connect
+    from rowsweep.app.connecting import connect
     from rowsweep.queue.postgres.install import install
 
     install(site.dsn)

@@ -31,7 +31,7 @@ class Flow:
     """One workflow on the queue, whoever works it, and somebody who publishes what it waits for."""
 
     def __init__(self, site: Site) -> None:
-        from rowsweep.app import connect
+        from rowsweep.app.connecting import connect
         from tests.acceptance.workflow import workflow
 
         self.site = site

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rowsweep.app import reset_event_bus
+from rowsweep.app.verbs import reset_event_bus
 from rowsweep.errors import DriverUnavailable, InvalidOption, NotImplementedByDriver
 from rowsweep.jobs import ambient
 from rowsweep.queue.bus import (

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from rowsweep.app import connect
+from rowsweep.app.connecting import connect
 from rowsweep.clock import real_monotonic
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.queue.postgres.driver import PostgresDriver

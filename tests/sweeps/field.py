@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from rowsweep.app import App
+from rowsweep.app.app import App
 from rowsweep.jobs.retry import Retry
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.records import Backfill, Job, Step

@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import rowsweep as rs
-from rowsweep.app import connect
+from rowsweep.app.connecting import connect
 from rowsweep.clock import real_monotonic
 from rowsweep.queue.postgres.driver import PostgresDriver
 from tests.sweeps.field import Field

@@ -9,7 +9,7 @@ from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.queue.records import JobFilter
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.queue.records import Job
     from rowsweep.sweeps.run import Run
     from rowsweep.sweeps.snapshot import Snapshot

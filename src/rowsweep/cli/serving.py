@@ -14,7 +14,7 @@ from rowsweep.errors import InvalidOption
 from rowsweep.options import duration
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.cli.session import Session
 
 Drain = Annotated[str, typer.Option("--drain", metavar="SPAN", help="How long a stop waits for what still runs.")]

@@ -14,7 +14,7 @@ import typer
 from rowsweep.cli.loading import load_app
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.cli.everywhere import Everywhere
     from rowsweep.cli.output import Output
 
@@ -48,7 +48,7 @@ class Session:
         With `declares` the application's modules are imported first. Commands that only read or steer do without:
         a file that does not import must not keep an operator from cancelling a job. No worker is started here.
         """
-        from rowsweep.app import connect
+        from rowsweep.app.connecting import connect
 
         if declares:
             self.load()

@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143

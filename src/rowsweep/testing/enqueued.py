@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.app import current
+from rowsweep.app.connecting import current
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.operate.views import JobView
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.app import current
+from rowsweep.app.connecting import current
 from rowsweep.errors import InvariantBroken, TimedOut
 from rowsweep.queue.records import FINISHED_STATES
 from rowsweep.testing.interrupt import has_interrupted
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.worker.run.execution import Execution
     from rowsweep.worker.worker import Worker

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rowsweep as rs
-from rowsweep.app import connect
+from rowsweep.app.connecting import connect
 from rowsweep.jobs.registry import find_job, reset_jobs
 from rowsweep.jobs.tasks.registry import registered_tasks, reset_tasks
 from rowsweep.queue.memory.driver import MemoryDriver

@@ -16,7 +16,7 @@ from rowsweep.show import tables
 from rowsweep.show.board.views import BoardInTerminal, board_line, board_text
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.cli.following import Display
     from rowsweep.cli.output import Output
     from rowsweep.sweeps.run import Run

@@ -17,7 +17,7 @@ from rowsweep.errors import SweepNotLive
 from rowsweep.show import values
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.sweeps.handle import Sweep
     from rowsweep.sweeps.run import Run
     from rowsweep.sweeps.snapshot import Snapshot

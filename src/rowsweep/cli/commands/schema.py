@@ -12,7 +12,7 @@ from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.cli.session import Session
 
 OutboxOnly = Annotated[
@@ -48,7 +48,7 @@ def install(context: typer.Context, outbox_only: OutboxOnly = False) -> None:
 @_schema.command("print", epilog=EPILOG)
 def print_(context: typer.Context, outbox_only: OutboxOnly = False) -> None:
     """Print the SQL that an install runs, without connecting."""
-    from rowsweep.app import schema_sql
+    from rowsweep.app.verbs import schema_sql
 
     session = session_of(context)
     script = schema_sql(session.everywhere.schema, outbox_only=outbox_only)
@@ -75,7 +75,7 @@ def status(context: typer.Context, outbox_only: OutboxOnly = False) -> None:
 
 def _tell_outbox(session: Session, *, is_asked_to_install: bool) -> None:
     """Look for the outbox of the database named, make it where that is asked, and say what is there."""
-    from rowsweep.app import outbox_schema
+    from rowsweep.app.verbs import outbox_schema
 
     dsn = session.everywhere.dsn or os.environ.get("DATABASE_URL")
     if dsn is None:

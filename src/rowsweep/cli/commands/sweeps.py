@@ -19,7 +19,7 @@ from rowsweep.show.terminal import SweepView, snapshot_details
 if TYPE_CHECKING:
     import polars as pl
 
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.sweeps.handle import Sweep
     from rowsweep.sweeps.run import Run
 

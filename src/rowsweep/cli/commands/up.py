@@ -12,7 +12,7 @@ from rowsweep.cli.serving import Drain, OutboxDsn, ReadyPort, Serving, serve
 from rowsweep.cli.session import session_of
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
 
 
 def add_to(application: typer.Typer) -> None:

@@ -11,7 +11,7 @@ from rowsweep.cli.serving import Drain, ReadyPort, Serving, serve
 from rowsweep.cli.session import session_of
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
     from rowsweep.cli.session import Session
 
 

@@ -20,7 +20,7 @@ from rowsweep.clock import real_monotonic
 from rowsweep.show import tables, values
 
 if TYPE_CHECKING:
-    from rowsweep.app import App
+    from rowsweep.app.app import App
 
 SWEEP: Final = "order-totals"
 SWEEPS: Final = (SWEEP, "order-bands", "index-orders")

@@ -1,30 +1,25 @@
-"""The composition root: the one place that names a concrete driver."""
+"""A connected app: its driver, the workers of this process, and the ways in for terminal and notebook."""
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
-from rowsweep.errors import DriverUnavailable, InvalidOption, NotImplementedByDriver, SweepNotFound
+from rowsweep.errors import NotImplementedByDriver, SweepNotFound
 from rowsweep.jobs import ambient
 from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle
 from rowsweep.operate.operator import Operator
 from rowsweep.outbox.enqueue import enqueue
-from rowsweep.queue.bus import EventBus, use_event_bus
+from rowsweep.queue.bus import EventBus
 from rowsweep.sweeps.run import Run, ledger_of
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
     import polars as pl
 
     from rowsweep.embedded import EmbeddedServer
@@ -33,11 +28,9 @@ if TYPE_CHECKING:
     from rowsweep.operate.health.finding import Health
     from rowsweep.outbox.relay import OutboxRelay
     from rowsweep.queue.contract import Driver, Stores
-    from rowsweep.queue.counters import CounterBucket, CounterTier
     from rowsweep.queue.outbox import OutboxPlace
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.queue.postgres.install import SchemaStatus
-    from rowsweep.queue.postgres.outbox.install import OutboxStatus
     from rowsweep.queue.records import Backfill, BackfillStatus, SweepKind
     from rowsweep.scheduler.leaders import Leader
     from rowsweep.scheduler.scheduler import Scheduler
@@ -45,11 +38,11 @@ if TYPE_CHECKING:
     from rowsweep.show.notebook.poller import Poller
     from rowsweep.worker.worker import Worker
 
-KERNEL_CONCURRENCY: Final = 4
-_LEAST_PREFIX: Final = 4
 
-_lock = threading.RLock()
-_current: App | None = None
+KERNEL_CONCURRENCY: Final = 4
+
+
+_LEAST_PREFIX: Final = 4
 
 
 class App:
@@ -280,7 +273,6 @@ class App:
 
     def close(self, *, deadline_at: float | None = None) -> None:
         """Stop this process's workers, close the connections, and leave the embedded server."""
-        global _current
         self._remove_hook()
         with self._lock:
             self._forget_parent()
@@ -301,11 +293,9 @@ class App:
             driver.close()
         if self.embedded is not None:
             self.embedded.leave()
-        with _lock:
-            if _current is self:
-                _current = None
-                ambient.use_enqueuer(None)
-                use_event_bus(None)
+        from rowsweep.app.connecting import disconnect
+
+        disconnect(self)
 
     def _kick(self) -> None:
         for worker in list(self._workers.values()):
@@ -326,223 +316,8 @@ class App:
         return cast("PostgresDriver", self._driver)
 
 
-def connect(  # noqa: PLR0913 - one parameter an option
-    dsn: str | None = None,
-    *,
-    driver: Driver | None = None,
-    schema: str | None = None,
-    pooler: bool = False,
-    actor: str | None = None,
-    app_version: str | None = None,
-    work: bool = True,
-    context: Callable[[], Any] | None = None,
-    folder: str | Path | None = None,
-    outbox: str | None = None,
-) -> App:
-    """Connect this process: to `dsn`, else `$DATABASE_URL`, else the embedded Postgres in `./.rowsweep`.
-
-    The embedded server's schema is installed by itself; elsewhere `rowsweep schema install` does that. Connecting
-    again to the same place answers the same app; to another one, the former is drained and closed first.
-    `work=False` leaves launched sweeps to a fleet. `actor` is whom the ledger names as launching (default
-    `user@host`), `app_version` the version it notes. `pooler=True` works behind a transaction pooler.
-    `outbox` is the DSN of another database, which keeps the application's data: jobs are staged in its outbox, and
-    `rowsweep relay --outbox-dsn` publishes them.
-
-    Raises DriverUnavailable where the database cannot be reached.
-    """
-    global _current
-    if driver is not None and dsn is not None:
-        raise InvalidOption("dsn and driver exclude each other.", fix="rs.connect(driver=MemoryDriver())")
-    with _lock:
-        embedded = None
-        if driver is None:
-            address = dsn or os.environ.get("DATABASE_URL")
-            if address is None:
-                embedded = _start_embedded(folder)
-                address = embedded.dsn
-            if _current is not None and _is_same(_current, address, schema):
-                _current.outbox = _current.outbox or _outbox_place(outbox, schema=schema, pooler=pooler)
-                return _current
-            driver = _postgres_driver(address, schema=schema, pooler=pooler, embedded=embedded is not None)
-        if _current is not None:
-            former, _current = _current, None
-            shared = former.embedded is not None and embedded is not None
-            if shared:
-                former.embedded = None
-            former.close()
-        place = _outbox_place(outbox, schema=schema, pooler=pooler)
-        app = App(
-            driver, actor=actor, app_version=app_version, work=work, context=context, embedded=embedded, outbox=place
-        )
-        _current = app
-        ambient.use_enqueuer(app)
-        use_event_bus(app.events)
-        if "IPython" in sys.modules:
-            from rowsweep.show.notebook.outputs import show_previews
-
-            show_previews()
-        return app
-
-
-def current() -> App:
-    """Answer the connected app; DriverUnavailable before `connect()`."""
-    return cast("App", ambient.enqueuer())
-
-
-def install() -> SchemaStatus:
-    """Install the connected database's tables, or bring them up to this version."""
-    return current().install()
-
-
-def install_outbox(dsn: str, schema: str | None = None) -> OutboxStatus:
-    """Make the outbox alone in an application's own database, for a queue that is in another one."""
-    return outbox_schema(dsn, schema, install=True)
-
-
-def health() -> Health:
-    """Look at everything `rowsweep doctor` looks at."""
-    return current().health()
-
-
-def attach(run: str | UUID) -> Run:
-    """Find a run again: by its id, a unique prefix of it, or a sweep's name (its newest run)."""
-    return current().run_of(run)
-
-
-def runs(*, name: str | None = None, limit: int = 100) -> list[Snapshot]:
-    """Answer snapshots of the newest runs."""
-    return current().runs(name=name, limit=limit)
-
-
-def board() -> BoardView:
-    """Answer everything at a glance, live as the last line of a cell: sweeps, jobs, workers, schedules."""
-    return current().board()
-
-
-def ledger(*, name: str | None = None, limit: int = 1_000) -> pl.DataFrame:
-    """Answer the ledger of sweeps, `x_backfills`, as a polars frame, newest first."""
-    import polars as pl
-
-    schema = _ledger_schema(pl)
-    instants = ("started_at", "updated_at", "finished_at")
-    rows = [snapshot.as_json() for snapshot in current().runs(name=name, limit=limit)]
-    frame = pl.DataFrame([{column: row[column] for column in schema} for row in rows], schema=schema)
-    return frame.with_columns(pl.col(column).str.to_datetime(time_unit="us", time_zone="UTC") for column in instants)
-
-
-def counters(
-    *,
-    tier: CounterTier = "minute",
-    name: str | None = None,
-    since: str | timedelta | datetime | None = None,
-    limit: int = 1_000,
-) -> list[CounterBucket]:
-    """Answer how runs ended by job name, newest bucket first: in minutes (kept 2 h), hours (14 d) or days (400 d).
-
-    `since` is an aware instant, or how long ago (`"90m"`).
-    """
-    from rowsweep.operate.counters import read_counters
-
-    return read_counters(current().driver, tier=tier, name=name, since=since, limit=limit)
-
-
-def jobs(*, limit: int = 1_000, **filters: Any) -> pl.DataFrame:
-    """Answer jobs as a polars frame, newest first: `jobs(state="dead")`, `jobs(name="mail", queue="slow")`.
-
-    Filters are `queue`, `name`, `state`, `tenant_id`, `run_id`, `id_prefix`, `created_from` and `created_to`.
-    """
-    return current().jobs(limit=limit, **filters)
-
-
-def work(*, scheduler: bool = False, relay: bool = False) -> None:
-    """Work what this process has declared, in this process.
-
-    With `scheduler` fire its tasks too, where it leads; with `relay` publish what is staged in the outbox.
-    """
-    current().work(scheduler=scheduler, relay=relay)
-
-
-@contextmanager
-def transaction(tx: Any = None) -> Iterator[Any]:
-    """Open a transaction and make it ambient: enqueues inside join it. Answers its connection.
-
-    It is one of the queue's database, or with `tx` of that connection (psycopg, SQLAlchemy or Django), opened in its
-    library's own way. Nested, it is a savepoint.
-    """
-    with current().transaction(tx) as connection:
-        yield connection
-
-
-def schema_sql(schema: str | None = None, *, outbox_only: bool = False) -> str:
-    """Answer the SQL that an install runs."""
-    from rowsweep.queue.postgres.install import schema_sql as sql
-    from rowsweep.queue.postgres.outbox.install import outbox_sql
-
-    return outbox_sql(schema) if outbox_only else sql(schema)
-
-
-def outbox_schema(dsn: str, schema: str | None = None, *, install: bool = False) -> OutboxStatus:
-    """Answer whether a database has an outbox, with `install` after making it where it is missing."""
-    from rowsweep.queue.postgres.outbox.install import install_outbox, outbox_status
-
-    return install_outbox(dsn, schema) if install else outbox_status(dsn, schema)
-
-
-def _ledger_schema(pl: Any) -> dict[str, Any]:
-    text, whole, real = pl.String, pl.Int64, pl.Float64
-    return {
-        "run_id": text, "name": text, "kind": text, "status": text, "words": text, "rows": whole, "written": whole,
-        "batches": whole, "total": whole, "total_is": text, "percent": real, "rows_per_second": real,
-        "eta_seconds": real, "active_seconds": real, "waiting_for": text, "attempt": whole, "rejected_rows": whole,
-        "last_error": text, "last_error_code": text, "launched_by": text, "environment": text, "app_version": text,
-        "checksum": text, "started_at": text, "updated_at": text, "finished_at": text,
-    }  # fmt: skip
-
-
-def _start_embedded(folder: str | Path | None) -> EmbeddedServer:
-    from rowsweep.embedded import EmbeddedUnavailable, start
-
-    try:
-        server = start(None if folder is None else Path(folder))
-    except EmbeddedUnavailable as error:
-        raise DriverUnavailable(error.cause, fix=error.fix) from error
-    # The app leaves it behind its own drain; this hook was registered last, so at exit it would run first.
-    atexit.unregister(server.leave)
-    return server
-
-
-def _postgres_driver(address: str, *, schema: str | None, pooler: bool, embedded: bool) -> PostgresDriver:
-    from rowsweep.queue.postgres.driver import PostgresDriver
-
-    driver = PostgresDriver(address, schema=schema, pooler=pooler)
-    if embedded:
-        driver.install()
-    else:
-        driver.schema_status()
-    return driver
-
-
-def _outbox_place(dsn: str | None, *, schema: str | None, pooler: bool) -> OutboxPlace | None:
-    if dsn is None:
-        return None
-    from rowsweep.queue.postgres.outbox.places import PostgresOutboxPlace
-
-    return PostgresOutboxPlace(dsn, schema=schema, pooler=pooler)
-
-
-def reset_event_bus() -> None:
-    """Publish into a fresh heap of this process from now on; for tests."""
-    from rowsweep.queue.memory.events.bus import MemoryEventBus
-
-    use_event_bus(MemoryEventBus())
-
-
 def _bus_of(driver: Driver, published: Callable[[list[str]], None]) -> EventBus:
     """Answer the driver's own kind of bus: a fleet's events never end up in one process's heap."""
     make = getattr(driver, "event_bus", None)
     made: EventBus = EventBus(driver, published=published) if make is None else make(published=published)
     return made
-
-
-def _is_same(app: App, address: str, schema: str | None) -> bool:
-    return getattr(app.driver, "address", None) == (address, schema)

@@ -1,0 +1,1 @@
+"""The composition root: the one room that names a concrete driver."""

@@ -1,0 +1,136 @@
+"""Connect this process, and answer what it is connected to."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from rowsweep.app.app import App
+from rowsweep.errors import DriverUnavailable, InvalidOption
+from rowsweep.jobs import ambient
+from rowsweep.queue.bus import use_event_bus
+
+if TYPE_CHECKING:
+    from rowsweep.embedded import EmbeddedServer
+    from rowsweep.queue.contract import Driver
+    from rowsweep.queue.outbox import OutboxPlace
+    from rowsweep.queue.postgres.driver import PostgresDriver
+
+
+_lock = threading.RLock()
+
+
+_current: App | None = None
+
+
+def connect(  # noqa: PLR0913 - one parameter an option
+    dsn: str | None = None,
+    *,
+    driver: Driver | None = None,
+    schema: str | None = None,
+    pooler: bool = False,
+    actor: str | None = None,
+    app_version: str | None = None,
+    work: bool = True,
+    context: Callable[[], Any] | None = None,
+    folder: str | Path | None = None,
+    outbox: str | None = None,
+) -> App:
+    """Connect this process: to `dsn`, else `$DATABASE_URL`, else the embedded Postgres in `./.rowsweep`.
+
+    The embedded server's schema is installed by itself; elsewhere `rowsweep schema install` does that. Connecting
+    again to the same place answers the same app; to another one, the former is drained and closed first.
+    `work=False` leaves launched sweeps to a fleet. `actor` is whom the ledger names as launching (default
+    `user@host`), `app_version` the version it notes. `pooler=True` works behind a transaction pooler.
+    `outbox` is the DSN of another database, which keeps the application's data: jobs are staged in its outbox, and
+    `rowsweep relay --outbox-dsn` publishes them.
+
+    Raises DriverUnavailable where the database cannot be reached.
+    """
+    global _current
+    if driver is not None and dsn is not None:
+        raise InvalidOption("dsn and driver exclude each other.", fix="rs.connect(driver=MemoryDriver())")
+    with _lock:
+        embedded = None
+        if driver is None:
+            address = dsn or os.environ.get("DATABASE_URL")
+            if address is None:
+                embedded = _start_embedded(folder)
+                address = embedded.dsn
+            if _current is not None and _is_same(_current, address, schema):
+                _current.outbox = _current.outbox or _outbox_place(outbox, schema=schema, pooler=pooler)
+                return _current
+            driver = _postgres_driver(address, schema=schema, pooler=pooler, embedded=embedded is not None)
+        if _current is not None:
+            former, _current = _current, None
+            shared = former.embedded is not None and embedded is not None
+            if shared:
+                former.embedded = None
+            former.close()
+        place = _outbox_place(outbox, schema=schema, pooler=pooler)
+        app = App(
+            driver, actor=actor, app_version=app_version, work=work, context=context, embedded=embedded, outbox=place
+        )
+        _current = app
+        ambient.use_enqueuer(app)
+        use_event_bus(app.events)
+        if "IPython" in sys.modules:
+            from rowsweep.show.notebook.outputs import show_previews
+
+            show_previews()
+        return app
+
+
+def current() -> App:
+    """Answer the connected app; DriverUnavailable before `connect()`."""
+    return cast("App", ambient.enqueuer())
+
+
+def _start_embedded(folder: str | Path | None) -> EmbeddedServer:
+    from rowsweep.embedded import EmbeddedUnavailable, start
+
+    try:
+        server = start(None if folder is None else Path(folder))
+    except EmbeddedUnavailable as error:
+        raise DriverUnavailable(error.cause, fix=error.fix) from error
+    # The app leaves it behind its own drain; this hook was registered last, so at exit it would run first.
+    atexit.unregister(server.leave)
+    return server
+
+
+def _postgres_driver(address: str, *, schema: str | None, pooler: bool, embedded: bool) -> PostgresDriver:
+    from rowsweep.queue.postgres.driver import PostgresDriver
+
+    driver = PostgresDriver(address, schema=schema, pooler=pooler)
+    if embedded:
+        driver.install()
+    else:
+        driver.schema_status()
+    return driver
+
+
+def _outbox_place(dsn: str | None, *, schema: str | None, pooler: bool) -> OutboxPlace | None:
+    if dsn is None:
+        return None
+    from rowsweep.queue.postgres.outbox.places import PostgresOutboxPlace
+
+    return PostgresOutboxPlace(dsn, schema=schema, pooler=pooler)
+
+
+def _is_same(app: App, address: str, schema: str | None) -> bool:
+    return getattr(app.driver, "address", None) == (address, schema)
+
+
+def disconnect(app: App) -> None:
+    """Forget an app that was closed, where it is the connected one."""
+    global _current
+    with _lock:
+        if _current is app:
+            _current = None
+            ambient.use_enqueuer(None)
+            use_event_bus(None)
