@@ -10,12 +10,13 @@ ARGS ?=
 SIDE_BY_SIDE := -n auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-slow demo bench notebook build clean
+.PHONY: help setup check format test test-slow test-browser demo bench notebook build clean
 
 help:
 	@echo "make demo       a backfill of two million rows that is killed and resumes"
 	@echo "make test       the tests (without the slow ones)"
 	@echo "make test-slow  the tests that start, kill and install real processes"
+	@echo "make test-browser  the tests that drive JupyterLab with Chromium (Debian: apt-get install chromium)"
 	@echo "make check      format, lint, types and import rules"
 	@echo "make bench      the benchmarks; ONLY=sweep for some of them"
 	@echo "make notebook   JupyterLab on the notebooks, with everything installed"
@@ -50,7 +51,10 @@ test: $(STAMP)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(ARGS)
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m slow $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "slow and not browser" $(ARGS)
+
+test-browser: $(STAMP)
+	$(BIN)/python -m pytest -m browser $(ARGS)
 
 demo: $(STAMP)
 	$(BIN)/rowsweep demo $(ARGS)

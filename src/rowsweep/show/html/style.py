@@ -62,7 +62,7 @@ minmax(0,.8fr) minmax(0,1.1fr);gap:.8em;align-items:baseline;line-height:28px}
 .rowsweep h4{margin:.7em 0 .1em;font-size:1em;font-weight:600}
 """
 
-STYLE: Final = f"<style>{_CSS.replace(chr(10), '')}</style>"
+STYLE: Final = f"<style>{_CSS.replace(chr(10), ' ')}</style>"
 
 
 def colour(tone: Tone) -> str:
