@@ -65,15 +65,16 @@ class Keeper:
         )
 
     def _step(self) -> float:
-        self._give_up_lapsed()
+        # One reading for both: where a lease and its slot lapse together, the lease is the loss that is reported.
         stamp = self._clock.monotonic()
+        self._give_up_lapsed(stamp)
         # Slots first: none outlasts the lease of its job, and both windows are measured from one stamp.
         slots_at = self._slots.renew(stamp)
         held = self._held()
         if any(flight.renew_at <= stamp for flight in held):
             # What falls due soon rides along, so that the claims of a worker come to one statement a round.
             self._renew([flight for flight in held if flight.renew_at <= stamp + self._every / 2], stamp)
-            self._give_up_lapsed()
+            self._give_up_lapsed(self._clock.monotonic())
         return self._next_in(slots_at)
 
     def _renew(self, flights: list[Flight], stamp: float) -> None:
@@ -100,8 +101,7 @@ class Keeper:
             # Locked by another transaction, or landed too late to count: the window runs on.
             flight.renew_at = stamp + self._again
 
-    def _give_up_lapsed(self) -> None:
-        now = self._clock.monotonic()
+    def _give_up_lapsed(self, now: float) -> None:
         for flight in self._held():
             if now >= flight.renewed_at + self._window:
                 self.lose(flight, f"no renewal landed within {self._window:g} s")

@@ -113,12 +113,11 @@ class Slots:
             self._busy.gave(held.cap)
 
     def renew(self, stamp: float) -> float | None:
-        """Renew what falls due by the stamp, report what is lost, and answer the instant of the next renewal."""
-        self._give_up_lapsed()
+        """Renew what falls due by the stamp, report what had lapsed by it, and answer when to be called next."""
+        self._give_up_lapsed(stamp)
         open_slots = self._open()
         if any(held.renew_at <= stamp for held in open_slots):
             self._renew([held for held in open_slots if held.renew_at <= stamp + self._every / 2], stamp)
-            self._give_up_lapsed()
         instants = [at for held in self._open() for at in (held.renew_at, held.renewed_at + self._ttl)]
         return min(instants, default=None)
 
@@ -137,8 +136,7 @@ class Slots:
             elif now < held.renewed_at + self._ttl:
                 held.renewed_at, held.renew_at = stamp, stamp + self._every
 
-    def _give_up_lapsed(self) -> None:
-        now = self._clock.monotonic()
+    def _give_up_lapsed(self, now: float) -> None:
         for held in self._open():
             if now >= held.renewed_at + self._ttl:
                 self._lose(held, f"no renewal landed within {self._ttl:g} s")
