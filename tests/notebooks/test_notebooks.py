@@ -47,13 +47,14 @@ def kept(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_there_is_a_notebook_for_each_of_five_subjects() -> None:
-    assert [path.stem for path in NOTEBOOKS] == sorted(FACTS)
+def test_every_notebook_is_executed_by_a_test() -> None:
+    """The webhook's has a test of its own, beside this one."""
+    assert {path.stem for path in NOTEBOOKS} == {*FACTS, "06_webhook"}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem in FACTS], ids=lambda path: path.stem)
 def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-103, N-109: in an empty folder, without a database of the caller's, with the real numbers it speaks of."""
     import nbformat
@@ -83,5 +84,5 @@ def test_what_is_kept_is_whole_and_tells_nothing_of_a_machine(path: Path) -> Non
     assert not [output for output in outputs if output["output_type"] == "error"]
     assert all("text/plain" in output["data"] for output in outputs if "data" in output)
     assert not MACHINE.search(json.dumps(notebook, ensure_ascii=False))
-    for fact in FACTS[path.stem]:
+    for fact in FACTS.get(path.stem, ()):
         assert re.search(fact, said(notebook)), fact
