@@ -25,7 +25,7 @@ from pyarrow import csv
 import rowsweep as rs
 from tests.acceptance.harness import Process, Site
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 LEAST_SECONDS, MOST_SECONDS = 0.05, 0.15
 # A part's record is stored between its rename and its checkpoint: held there for a moment, a kill can be aimed there.
@@ -165,19 +165,12 @@ def by_hand(site: Site) -> int:
     return int(site.one("select coalesce(max((output ->> 'last')::bigint), 0) as rows from x_job_steps")["rows"])
 
 
-def test_an_export_is_whole_through_a_few_kills(site: Site) -> None:
-    """N-093, N-094, N-095, N-096, S-187: the quick form of the storm."""
-    assert_survived(site, *weather(site, "exporting", rows=6_000, kills=2))
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_export_is_whole_through_thirty_kills(site: Site) -> None:
     """N-093, N-094, N-095, N-096, S-187: the rows of one COPY, no part twice, none missing, none ever broken."""
     assert_survived(site, *weather(site, "exporting", rows=60_000, kills=30))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_same_storm_finds_rows_twice_where_a_part_s_range_and_name_are_not_stored(site: Site) -> None:
     """D-7, N-093: the control: a storm that finds nothing here would prove nothing there."""
