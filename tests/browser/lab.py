@@ -139,7 +139,7 @@ class Notebook:
 
     def start(self, index: int) -> Locator:
         """Run a cell without waiting for it; answers its outputs."""
-        self.page.evaluate(f"() => {{ window.jupyterapp.shell.currentWidget.content.activeCellIndex = {index} }}")
+        self._choose(index)
         self.command("notebook:run-cell", wait=False)
         return self.cell(index).locator(".jp-OutputArea")
 
@@ -153,6 +153,11 @@ class Notebook:
         """Wait until a cell that was started has come to its end."""
         expect(self.cell(index).locator(".jp-InputPrompt")).to_have_text(_RAN, timeout=1000 * PATIENCE)
         self.is_idle()
+
+    def clear(self, index: int) -> None:
+        """Clear a cell's outputs."""
+        self._choose(index)
+        self.command("notebook:clear-cell-output")
 
     def command(self, name: str, *, wait: bool = True) -> None:
         """Run one of JupyterLab's commands."""
@@ -168,6 +173,9 @@ class Notebook:
     def interrupt(self) -> None:
         """Press the kernel's stop button."""
         self.command("notebook:interrupt-kernel")
+
+    def _choose(self, index: int) -> None:
+        self.page.evaluate(f"() => {{ window.jupyterapp.shell.currentWidget.content.activeCellIndex = {index} }}")
 
     def save(self) -> None:
         """Save the notebook."""

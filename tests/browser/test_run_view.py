@@ -164,6 +164,24 @@ def test_a_sweep_is_steered_while_the_kernel_waits_and_survives_its_interruption
     assert database.one("select count(*) from orders where swept = 1") == database.rows("slow") < ROWS
 
 
+def test_a_view_whose_output_is_gone_is_asked_for_no_longer(lab: Lab, page: Page, database: Database, dsn: str) -> None:
+    """N-103: a cell that is run again leaves one view, a cleared output none."""
+    count = "print(len(app.poller()._watchers), 'watched')"
+    cells = [CONNECT.format(dsn=dsn), SWEEP.format(name="again", rate="200/s"), count]
+    notebook = opened(lab, page, "again.ipynb", cells)
+
+    def are_watched(views: int) -> None:
+        until(lambda: f"{views} watched" in notebook.run(2).inner_text(), f"{views} views are watched")
+
+    notebook.run(0)
+    for _ in range(3):
+        moves(live(notebook.run(1)))
+    are_watched(1)
+    notebook.clear(1)
+    are_watched(0)
+    assert database.status("again") == "running"
+
+
 def test_the_board_opens_the_view_of_a_sweep_which_steers_it(
     lab: Lab, page: Page, database: Database, dsn: str
 ) -> None:
