@@ -198,8 +198,10 @@ def test_a_body_that_never_comes_holds_nobody_up(
     from rowsweep.webhook import line
 
     monkeypatch.setattr(line, "BODY_SECONDS", 0.05)
+    began = real_monotonic()
     assert sender.deliver(sender.declare(receive(stalled(500)).url)).outcome == "retried"
     assert [kept.status for kept in sender.ledger.deliveries] == [500]
+    assert real_monotonic() - began < 30
 
 
 PAUSES = [
