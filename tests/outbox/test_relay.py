@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from rowsweep.queue.outbox import OutboxStore
 from rowsweep.queue.postgres.outbox.places import PostgresOutboxPlace
 from rowsweep.queue.records import JobFilter
 from tests.outbox.conftest import queued, staged
+from tests.worker.test_fork import in_child
 
 OFTEN: dict[str, Any] = {"poll": "20ms", "poll_with_wake": "20ms", "poll_floor": "5ms"}
 
@@ -391,3 +393,26 @@ def test_an_option_that_cannot_work_is_refused_early(app: rs.App, option: str, v
     """S-354, D-35, D-37."""
     with pytest.raises(InvalidOption, match=option):
         app.relay(**{option: value})
+
+
+def test_a_forked_child_s_relay_is_idle_and_can_be_started(queue_app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
+    """N-002: under an id of its own; the parent's goes on."""
+    with started(queue_app.relay(poll="1m", poll_with_wake="1m", poll_floor="1m")) as relay:
+        with rs.transaction():
+            job.enqueue(0, outbox=True)
+        until(lambda: relay._wake.is_proven and queued(queue_app) == [0])
+
+        def begun() -> str:
+            before, first = relay.state, relay.id
+            relay.start()
+            with rs.transaction():
+                job.enqueue(1, outbox=True)
+            until(lambda: queued(queue_app) == [0, 1])
+            relay.stop()
+            return f"{before} {relay.state} {str(os.getpid()) in first}"
+
+        assert in_child(begun) == "idle stopped True"
+        assert relay.state == "running"
+        with rs.transaction():
+            job.enqueue(2, outbox=True)
+        until(lambda: queued(queue_app) == [0, 1, 2])

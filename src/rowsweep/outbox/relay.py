@@ -58,10 +58,17 @@ class OutboxRelay:
         self._clock = clock or SystemClock()
         self._timers = timers or RealTimers()
         self._lifecycle = lifecycle
-        self.id = f"relay-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._pass = RelayPass(driver, place, self.id, self._options)
+        self._driver = driver
+        self._place = place
         self._published_rows = PublishedRows(place, self._options, self._clock)
-        self._wake = Subscription(driver if place is None else place, self)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with nothing under way, under an id of this process's own."""
+        self._pid = os.getpid()
+        self.id = f"relay-{socket.gethostname()}-{self._pid}-{uuid.uuid4().hex[:8]}"
+        self._pass = RelayPass(self._driver, self._place, self.id, self._options)
+        self._wake = Subscription(self._driver if self._place is None else self._place, self)
         self._pace = Pace(self._options, self._clock, lambda: self._wake.is_proven)
         self._lock = threading.RLock()
         self._state: RelayState = "idle"
@@ -72,11 +79,13 @@ class OutboxRelay:
 
     @property
     def state(self) -> RelayState:
-        """Answer `idle`, `running`, `draining` or `stopped`."""
+        """Answer `idle`, `running`, `draining` or `stopped`; in a forked child `idle`, whatever its parent does."""
+        self._leave_to_parent()
         return self._state
 
     def start(self) -> None:
         """Start publishing; while it runs or drains, do nothing. Raises Draining while the process is stopped."""
+        self._leave_to_parent()
         with self._lock:
             if self._state not in ("idle", "stopped"):
                 return
@@ -91,6 +100,7 @@ class OutboxRelay:
 
         Needs no start. Raises what ended the pass, such as DriverUnavailable.
         """
+        self._leave_to_parent()
         with self._lock:
             if self._state not in ("idle", "running"):
                 return Relayed()
@@ -107,6 +117,7 @@ class OutboxRelay:
         `deadline_at` is a reading of the real monotonic clock. Where it comes first the pass is abandoned: what it had
         claimed is taken up when its lease is over.
         """
+        self._leave_to_parent()
         with self._lock:
             if self._state == "stopped" or (self._state == "idle" and self._under_way is None):
                 self._state = "stopped"
@@ -122,6 +133,11 @@ class OutboxRelay:
     def trust(self, *, is_proven: bool) -> None:  # noqa: ARG002 - either way what was missed meanwhile is looked for
         """Look at once when the wake is proven, and poll again where it no longer is."""
         self._poke()
+
+    def _leave_to_parent(self) -> None:
+        """Begin anew in a forked child: the loop stayed behind, and what is claimed is the parent's."""
+        if self._pid != os.getpid():
+            self._begin()
 
     def _poke(self) -> None:
         loop = self._loop

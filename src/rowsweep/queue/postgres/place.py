@@ -35,6 +35,8 @@ class Place:
 
     def schema(self) -> str:
         """Answer the schema's name; raises DriverUnavailable, SchemaMissing, SchemaOutdated until all is well."""
+        if self._found is not None:
+            return self._found  # without the lock, which a thread of a parent may have held when it forked
         with self._lock:
             if self._found is None:
                 self._found = self._find()

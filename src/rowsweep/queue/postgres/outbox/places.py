@@ -71,6 +71,8 @@ class PostgresOutboxPlace:
 
     def find(self) -> _Found:
         """Find the outbox, once."""
+        if self._known is not None:
+            return self._known
         with self._lock:
             if self._known is None:
                 with connect_once(self._dsn, self.place) as connection, own_errors(self.place):
