@@ -32,7 +32,7 @@ FEWER = {"procrastinate": 1_000, "chancy": 2_000, "dbos": 500, "absurd": 300}
 PEERS = ("procrastinate", "pgqueuer", "chancy", "dbos", "absurd", "awa")
 LATENCIES, COUNTED, IDLE_SECONDS, SETTLES_SECONDS = 100, 500, 60, 8
 _STATEMENT = re.compile(r"^(\w+) LOG:  (?:statement|execute [^:]*): ", re.MULTILINE)
-_NO_ADAPTER = {"oban": "its versions need Python 3.12 or newer"}
+_NO_ADAPTER = {"oban": "its versions need Python 3.12 or newer; it has no adapter here"}
 
 
 @dataclass(slots=True)
