@@ -82,6 +82,15 @@ def test_no_claim_is_wanted_while_flights_wait_in_plenty_and_one_is_where_thread
         assert harness.pool.wants == wanted
 
 
+def test_a_claim_that_was_put_off_is_asked_for_once_what_waited_has_begun() -> None:
+    """S-383: no run may have to end for it."""
+    harness, gate = Harness(2), threading.Event()
+    harness.submit(lambda: gate.wait(30))
+    until(lambda: harness.freed == [harness.queue])
+    gate.set()
+    until(lambda: len(harness.done) == 1)
+
+
 def test_a_flight_left_behind_gives_its_place_to_another_thread() -> None:
     """S-143."""
     harness, gate = Harness(1), threading.Event()

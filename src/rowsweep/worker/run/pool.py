@@ -141,6 +141,7 @@ class RunPool:
         while True:
             with self._lock:
                 self._is_waking = self._is_waking and not is_woken
+                had_enough = not self.wants
                 flight = self._waiting.popleft() if self._waiting else None
                 if flight is not None:
                     self._working[flight] = threading.get_ident()
@@ -151,6 +152,8 @@ class RunPool:
                     self._idle += 1
             if flight is not None:
                 self._give_up(failed)
+                if had_enough and self.wants:
+                    self._freed(self._queue)  # a claim that was put off for what waited here is due now
                 return flight
             self._wakes.get()
             is_woken = True
