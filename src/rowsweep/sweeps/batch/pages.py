@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.position import Position
 
 _MOST_PAGES: Final = 16
-_MOST_AHEAD: Final = 20_000
+MOST_AHEAD: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,16 @@ class PageFinder:
     """Find the next page over the pass's connection, and do to it what is done in the database."""
 
     def __init__(
-        self, held: BatchConnection, statements: Statements, params: Mapping[str, Any], upper: Sequence[str] | None
+        self,
+        held: BatchConnection,
+        statements: Statements,
+        params: Mapping[str, Any],
+        upper: Sequence[str] | None,
+        *,
+        most_ahead: int = MOST_AHEAD,
     ) -> None:
         self.held = held
+        self._most_ahead = most_ahead
         self.statements = statements
         self._params = dict(params)
         self._upper = cursor_values("u", upper)
@@ -72,8 +79,8 @@ class PageFinder:
         ahead, self._ahead = self._ahead, deque[Page]()
         if self._expects != (at.cursor, limit):
             ahead.clear()
-        if not ahead and self._steady == limit and limit <= _MOST_AHEAD // 2:
-            ahead.extend(self._search(at, limit, min(_MOST_AHEAD // limit, _MOST_PAGES)))
+        if not ahead and self._steady == limit and limit <= self._most_ahead // 2:
+            ahead.extend(self._search(at, limit, min(self._most_ahead // limit, _MOST_PAGES)))
         if not ahead:
             ahead.extend(self._search(at, limit, 1))
         self._steady = limit

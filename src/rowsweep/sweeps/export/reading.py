@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _AHEAD: Final = 3
 _TEXT_BYTES: Final = 1 << 20
+# Reads of about the same size, so that the bounds of several are found by one statement.
+_STEADY: Final = (0.7, 1.5)
 _FIRST_ROWS: Final = 2_000
 _MOST_ROWS: Final = 50_000
 _LOOK_SECONDS: Final = 0.1
@@ -57,7 +59,8 @@ class ReadSize(BatchSize):
     def read(self, size: int) -> None:
         """Note how many bytes of text the last read had."""
         factor = min(max(_TEXT_BYTES / max(size, 1), 0.25), 4.0)
-        self.rows = int(float(f"{min(max(self.rows * factor, 1), _MOST_ROWS):.1e}"))
+        if not _STEADY[0] < factor < _STEADY[1]:
+            self.rows = int(float(f"{min(max(self.rows * factor, 1), _MOST_ROWS):.1e}"))
 
     def restart_at(self, rows: int) -> None:
         """Let the parts from now on span another number of keys, as an operator asked."""
@@ -102,7 +105,7 @@ class PartReader:
             lane.put(error)
 
     def _texts(self, after: tuple[str, ...] | None, to: tuple[str, ...]) -> Iterator[bytes]:
-        finder = PageFinder(self.held, self.statements, self.params, to)
+        finder = PageFinder(self.held, self.statements, self.params, to, most_ahead=self.size.part_rows)
         at = Position(cursor=after)
         while (page := finder.find(at, self.size.rows)) is not None:
             text = self._read(finder, at, page.to)
