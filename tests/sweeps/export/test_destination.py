@@ -101,6 +101,22 @@ def test_parts_that_nobody_names_are_refused_even_with_overwrite(field: Field, t
     assert names(tmp_path) == ["part-00007.parquet"]
 
 
+@pytest.mark.parametrize("parts", [None, 5, [1], {"a": 1}, [{"name": "../orders.csv"}]])
+def test_a_manifest_that_no_export_wrote_is_refused_and_replaced_when_asked(
+    field: Field, tmp_path: Path, parts: Any
+) -> None:
+    """N-095, N-124: whatever it says of parts: refused with the fix that helps, and nothing it names is touched."""
+    field.orders(10)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (tmp_path / "orders.csv").write_text("mine")
+    (folder / "_manifest.json").write_text(json.dumps({"parts": parts}))
+    assert "overwrite=True" in refused(field, exporting("first", folder))
+    field.sweep(exporting("second", folder, overwrite=True))
+    assert ids(folder) == list(range(1, 11))
+    assert (tmp_path / "orders.csv").read_text() == "mine"
+
+
 def test_a_run_whose_place_was_taken_by_another_ends_and_lets_it_be(field: Field, tmp_path: Path) -> None:
     """N-095: two exports never mix their parts, also where the second overwrote the first under way."""
     field.orders(10)

@@ -57,3 +57,25 @@ def test_an_export_that_is_not_whole_is_not_read(field: Field, tmp_path: Path) -
     (tmp_path / "_SUCCESS").unlink()
     with pytest.raises(InvalidOption, match="no complete export"):
         rs.read_export(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson", "arrow"])
+def test_a_folder_whose_name_is_a_pattern_is_read_and_no_other(field: Field, tmp_path: Path, form: str) -> None:
+    """N-095: `orders[1]` is a name; what `orders1` holds is not read for it."""
+    field.orders(3)
+    field.sweep(rs.export_rows("asked", rs.Rows("orders"), tmp_path / "orders[1]", format=form))
+    field.sweep(rs.export_rows("other", rs.Rows("orders", where="id < 2"), tmp_path / "orders1", format=form))
+    assert rs.read_export(tmp_path / "orders[1]").collect()["id"].to_list() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson", "arrow"])
+def test_names_that_need_quoting_are_read_back(field: Field, tmp_path: Path, form: str) -> None:
+    """D-7: a column's name with quotes, a comma, a percent sign and a line's end, in every format; over several parts."""
+    name = 'a "b", 5%\nc'
+    quoted = '"' + name.replace('"', '""') + '"'
+    field.sql(f"create table odd (id int primary key, {quoted} text)")
+    field.sql("insert into odd values (1, 'x'), (2, null), (3, '')")
+    field.sweep(rs.export_rows("odd", rs.Rows("odd"), tmp_path, format=form, part_rows=2))
+    read = rs.read_export(tmp_path, verify=True).collect()
+    assert read.columns == ["id", name]
+    assert read.rows() == [(1, "x"), (2, None), (3, "")]

@@ -113,7 +113,9 @@ class Destination:
     @staticmethod
     def _former(marker: dict[str, Any], manifest: dict[str, Any], sizes: dict[str, int]) -> list[str]:
         """Answer the parts that a former export is known to have written."""
-        named = [str(part["name"]) for part in manifest.get("parts", ()) if _PART.fullmatch(str(part.get("name")))]
+        parts = manifest.get("parts")
+        listed = [part.get("name") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+        named = [name for name in map(str, listed) if _PART.fullmatch(name)]
         begun = [
             name for name in sizes if (part := _PART.fullmatch(name)) is not None and part[1] == marker.get("suffix")
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import glob
 import hashlib
 import io
 import json
@@ -67,13 +68,14 @@ def _scan(place: Place, where: str, document: Mapping[str, Any], names: Sequence
     if not names:
         return cast("pl.DataFrame", pl.from_arrow(readable(schema).empty_table())).lazy()
     form = str(document["format"]["name"])
+    # Polars takes a path for a pattern: unescaped, one with a bracket would read what another folder holds.
+    files = [glob.escape(f"{where}/{name}") for name in names]
     if form in ("csv", "ndjson"):
-        sources: Any = [f"{where}/{name}" for name in names]
+        sources: Any = files
         if not place.renames:
             sources = [io.BytesIO(place.read(name) or b"") for name in names]
         return scan_texts(form, sources, schema)
     if place.renames and readable(schema) == schema:
-        files = [f"{where}/{name}" for name in names]
         return pl.scan_parquet(files) if form == "parquet" else pl.scan_ipc(files)
     return pl.scan_pyarrow_dataset(_dataset(where, form, readable(schema), names))
 

@@ -23,7 +23,11 @@ def scan_texts(form: str, sources: Any, schema: pa.Schema) -> pl.LazyFrame:
 
     listed = pl.List(pl.String) if form == "ndjson" else pl.String()
     texts = {field.name: listed if pa.types.is_list(field.type) else pl.String() for field in schema}
-    scanned = pl.scan_csv(sources, schema=texts) if form == "csv" else pl.scan_ndjson(sources, schema=texts)
+    if form == "csv":
+        # The header is passed over: polars would take a quote in a name as it is written, doubled.
+        scanned = pl.scan_csv(sources, schema=texts, has_header=False, skip_rows=1)
+    else:
+        scanned = pl.scan_ndjson(sources, schema=texts)
     return scanned.with_columns(_restored(field, form) for field in readable(schema))
 
 
