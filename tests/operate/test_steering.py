@@ -124,6 +124,34 @@ def test_a_pause_names_who_paused_and_is_taken_away_by_its_pair(operate: Operato
         operate.pause()
 
 
+@pytest.mark.parametrize("text", ["ma\0il", "\ud800", 5, ["mail"]])
+def test_what_names_nothing_is_refused_and_never_sent(operate: Operator, text: Any) -> None:
+    """S-394, D-19: no error of an encoder or a server reaches whoever asks; the same over both drivers."""
+    refused: list[Callable[[], Any]] = [
+        lambda: operate.requeue_many(name=text),
+        lambda: operate.promote_many(queue=text),
+        lambda: operate.remove_many(tenant_id=text),
+        lambda: operate.list(name=text),
+        lambda: operate.counters(name=text),
+        lambda: operate.pause(name=text),
+        lambda: operate.resume(queue=text),
+        lambda: operate.requeue(fresh_id(), from_step=text),
+    ]
+    for call in refused:
+        with pytest.raises(InvalidOption, match="must be text"):
+            call()
+
+
+def test_a_pause_that_could_not_be_taken_away_is_refused(operate: Operator) -> None:
+    """D-19, S-402: no job's queue is that long, and its workers could not be told of it."""
+    with pytest.raises(InvalidOption, match="at most 200"):
+        operate.pause(queue="q" * 10_000)
+    reason: Any = 5
+    with pytest.raises(InvalidOption, match="reason"):
+        operate.pause(queue="default", reason=reason)
+    assert operate.pauses() == []
+
+
 def test_a_pause_of_nobody_in_particular_names_user_and_host(world: World) -> None:
     """D-19."""
     pause = Operator(world.driver).pause(name="mail")

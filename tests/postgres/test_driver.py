@@ -207,6 +207,21 @@ def test_a_caller_s_set_up_changes_no_answer(driver: PostgresDriver, dsn: str) -
     assert job.input == {"a": [1, None]}
 
 
+def test_a_caller_s_pipeline_changes_no_answer(driver: PostgresDriver, dsn: str) -> None:
+    """N-014, S-005: an answer that is still on its way is waited for, and what came of it is told."""
+    with psycopg.connect(dsn) as connection, connection.pipeline():
+        first, again = driver.join(connection).jobs.enqueue(
+            [new_job(idempotency_key="k"), new_job(idempotency_key="k")]
+        )
+        assert (first.deduplicated, again.deduplicated, again.id) == (False, True, first.id)
+        inspection = driver.join(connection).inspection
+        assert inspection is not None
+        found = inspection.get(first.id)
+        connection.commit()
+    assert found is not None
+    assert driver.stores().jobs.stats()[0].ready == 1
+
+
 def test_what_holds_no_psycopg_connection_cannot_be_joined(driver: PostgresDriver) -> None:
     """N-014: said with what would do."""
     with pytest.raises(InvalidOption, match="psycopg"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rowsweep.clock import SystemClock
 from rowsweep.errors import NotImplementedByDriver
+from rowsweep.operate.wanted import check_texts
 from rowsweep.options import duration
 from rowsweep.queue.counters import COUNTERS_DEFAULT, CounterBucket, CounterTier
 
@@ -31,6 +32,7 @@ def read_counters(
 
     Raises InvalidOption, NotImplementedByDriver.
     """
+    check_texts(name=name)
     store = driver.stores().counters
     if store is None:
         raise NotImplementedByDriver(

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from rowsweep.errors import CancelUnsupported, NotCancellable
 from rowsweep.jobs import ambient
+from rowsweep.jobs.request import MAX_KEY
 from rowsweep.operate import views
 from rowsweep.operate.present import present
-from rowsweep.operate.wanted import id_of, job_set, reason_of
+from rowsweep.operate.wanted import check_texts, id_of, job_set, reason_of
 from rowsweep.queue.selection import MAX_BULK_ROWS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Steering:
         With `from_step` that step and every later one are forgotten, so the run does them again. Raises JobNotFound,
         NotRequeueable for a live one, DuplicateJob where a live job has its key, InvalidOption for a step it has not.
         """
+        check_texts(from_step=from_step)
         return views.job_view(self._store().requeue(id_of(job_id), from_step=from_step))
 
     def promote(self, job_id: UUID | str) -> views.JobView:
@@ -97,11 +99,13 @@ class Steering:
 
         Answers the pause that stands: paused twice it is as it was. Raises InvalidOption where neither is named.
         """
+        check_texts(longest=MAX_KEY, queue=queue, name=name)
         by = self._actor or ambient.attribution()
         return views.pause_view(self._pauses().pause(queue=queue, name=name, reason=reason_of(reason), by=by))
 
     def resume(self, *, queue: str | None = None, name: str | None = None) -> bool:
         """Take away the pause of exactly this pair and wake its workers; False where there was none."""
+        check_texts(longest=MAX_KEY, queue=queue, name=name)
         return self._pauses().resume(queue=queue, name=name)
 
     def _store(self) -> SteeringStore:

@@ -13,7 +13,7 @@ from rowsweep.options import invalid_option, one_of
 from rowsweep.queue.records import JOB_STATES, JobFilter, JobState
 from rowsweep.queue.selection import JobSet, id_bounds
 from rowsweep.telemetry.redact import redact_text
-from rowsweep.telemetry.text import safe_text
+from rowsweep.telemetry.text import is_storable, safe_text
 
 _FILTERS: Final = tuple(field.name for field in fields(JobFilter))
 _LONGEST_REASON: Final = 1_000
@@ -35,6 +35,7 @@ def job_filter(where: JobFilter | None, given: Mapping[str, Any]) -> JobFilter:
     wanted = replace(where or JobFilter(), **given)
     if wanted.state is not None:
         one_of(wanted.state, JOB_STATES, option="state")
+    check_texts(queue=wanted.queue, name=wanted.name, tenant_id=wanted.tenant_id)
     if wanted.id_prefix is not None:
         id_bounds(wanted.id_prefix)
     for name in ("created_from", "created_to"):
@@ -58,6 +59,7 @@ def job_set(
     """Answer the set that a bulk verb moves; with `some` one without a filter is refused. Raises InvalidOption."""
     if state is not None:
         one_of(state, JOB_STATES, option="state")
+    check_texts(queue=queue, name=name, tenant_id=tenant_id)
     wanted = JobSet(state=state, queue=queue, name=name, tenant_id=tenant_id)
     if some and wanted == JobSet():
         raise InvalidOption(
@@ -70,4 +72,17 @@ def job_set(
 
 def reason_of(reason: str | None) -> str | None:
     """Answer a reason as it is kept: without passwords, cut at 1,000 characters."""
-    return None if reason is None else safe_text(redact_text(reason), _LONGEST_REASON)
+    if reason is None:
+        return None
+    if not isinstance(reason, str):
+        raise invalid_option("reason", "text", reason, '"the shop is closed"')
+    return safe_text(redact_text(reason), _LONGEST_REASON)
+
+
+def check_texts(*, longest: int | None = None, **given: object) -> None:
+    """Refuse what is no text that Postgres can keep, and so names nothing that it holds; raises InvalidOption."""
+    for option, text in given.items():
+        if text is None or (isinstance(text, str) and is_storable(text) and len(text) <= (longest or len(text))):
+            continue
+        limit = "" if longest is None else f" of at most {longest} characters"
+        raise invalid_option(option, f"text{limit}, without NUL and lone surrogates", text, '"mail"')

@@ -70,7 +70,7 @@ def test_a_folder_whose_name_is_a_pattern_is_read_and_no_other(field: Field, tmp
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson", "arrow"])
 def test_names_that_need_quoting_are_read_back(field: Field, tmp_path: Path, form: str) -> None:
-    """D-7: a column's name with quotes, a comma, a percent sign and a line's end, in every format; over several parts."""
+    """D-7: a column's name with quotes, a comma, a percent sign and a line's end, in every format."""
     name = 'a "b", 5%\nc'
     quoted = '"' + name.replace('"', '""') + '"'
     field.sql(f"create table odd (id int primary key, {quoted} text)")

@@ -69,6 +69,9 @@ def run(
     """Send one statement and answer its rows, none where it answers nothing."""
     with StoreCursor(connection) as cursor:
         cursor.execute(text, values, prepare=prepare)
+        if cursor.pgresult is None:  # its owner opened a pipeline, which a block of its own brings up to date
+            with connection.pipeline():
+                pass
         result = cursor.pgresult
         # Asked of libpq: a cursor's description is made anew, column by column, whenever it is read.
         return cursor.fetchall() if result is not None and result.nfields else []
