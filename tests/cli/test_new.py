@@ -51,6 +51,15 @@ def test_any_name_makes_a_module_that_declares_it(folder: Path, name: str, modul
     assert get_sweep(name).name == name
 
 
+def test_the_commands_it_names_can_be_typed_as_they_stand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """S-195."""
+    assert new("order totals") == 0
+    text = (folder / "backfills" / "order_totals.py").read_text()
+    assert "rowsweep sweeps preview 'order totals' --rows 10" in text
+    assert "rowsweep run 'order totals'\n" in text
+    assert "rowsweep sweeps preview 'order totals'\n" in capsys.readouterr().out
+
+
 def test_a_file_that_is_there_is_left_as_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert new("a", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"file": "backfills/a.py", "name": "a"}

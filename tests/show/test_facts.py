@@ -53,6 +53,8 @@ def test_an_error_is_said_in_one_clean_line_with_its_code_once() -> None:
     """N-104."""
     failed = snapshot(status="failed", last_error="X_A: bad\nline", last_error_code="X_A")
     assert facts.trouble(failed) == "X_A: bad line"
+    typed = snapshot(status="failed", last_error="Bad: X_A: worse", last_error_code="X_A")
+    assert facts.trouble(typed) == "Bad: X_A: worse"
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def trouble(snapshot: Snapshot) -> str | None:
     if snapshot.last_error and snapshot.status != "done":
         code = f"{clean(snapshot.last_error_code)}: " if snapshot.last_error_code else ""
         text = one_line(snapshot.last_error)
-        return text if text.startswith(code) else code + text
+        return text if code in text else code + text
     return None
 
 

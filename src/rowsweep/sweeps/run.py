@@ -186,7 +186,7 @@ class Run:
         if row.status == "failed":
             raise SweepFailed(
                 f"{row.name!r} failed after {row.rows:,} rows in {row.batches:,} batches: {row.last_error}",
-                fix=f"run.resume() goes on behind the last batch (rowsweep sweeps resume {row.run_id})",
+                fix=_way_on(row),
                 meta={"run_id": str(row.run_id), "code": row.last_error_code},
             )
         if row.status == "cancelled":
@@ -228,3 +228,12 @@ def _log_verb(row: Backfill, wanted: Wanted, reason: str | None) -> None:
         emit("sweeps.cancelled", **named)
     elif row.status == "paused":
         emit("sweeps.paused", **named)
+
+
+def _way_on(row: Backfill) -> str:
+    """Answer what to do about a failed run: what its error says, and to resume where that can help."""
+    resume = f"run.resume() goes on behind the last batch (rowsweep sweeps resume {row.run_id})"
+    said, found, own = ((row.last_error or "").partition("\n")[0]).rpartition(" Fix: ")
+    if not (row.last_error_code and found and said):
+        return resume
+    return f"{own}; then {resume}" if row.rows else own

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rowsweep as rs
-from rowsweep.errors import DestinationTaken, InvalidDeclaration, PartChanged, SweepFailed
+from rowsweep.errors import DestinationTaken, InvalidDeclaration, InvalidOption, PartChanged, SweepFailed
 from rowsweep.sweeps.export.places.local import LocalDraft
 from rowsweep.sweeps.export.places.place import resolve
 from rowsweep.sweeps.export.position import as_position
@@ -226,3 +226,27 @@ def test_a_checkpoint_that_no_export_stored_is_refused(value: Any) -> None:
     """S-186: X_SWEEP_CHECKPOINT_INVALID."""
     with pytest.raises(rs.RowsweepError, match="X_SWEEP_CHECKPOINT_INVALID"):
         as_position(value)
+
+
+def test_a_refusal_names_its_own_fix_and_not_a_resumption_that_would_be_refused_again(
+    field: Field, tmp_path: Path
+) -> None:
+    """S-013: what was refused before the first part has nothing to go on behind."""
+    field.orders(10)
+    field.finish(exporting("first", tmp_path).launch())
+    with pytest.raises(SweepFailed) as failed:
+        field.finish(exporting("second", tmp_path).launch())
+    assert failed.value.fix == "overwrite=True replaces what that export wrote; another to= leaves it"
+
+
+def test_a_file_is_no_place_for_an_export(field: Field, tmp_path: Path) -> None:
+    """S-013: said at the first attempt, with what to name in its place; the reader says the same."""
+    field.orders(10)
+    (tmp_path / "orders.parquet").write_text("mine")
+    run = exporting("filed", tmp_path / "orders.parquet").launch()
+    with pytest.raises(SweepFailed, match="is, or lies in, a file"):
+        field.finish(run)
+    assert field.row(run).last_error_code == InvalidOption.code
+    with pytest.raises(InvalidOption, match="is, or lies in, a file"):
+        rs.read_export(tmp_path / "orders.parquet")
+    assert (tmp_path / "orders.parquet").read_text() == "mine"

@@ -41,4 +41,6 @@ def publish(
     value = read_json(payload, flag="JSON")
     with session.app():
         event = publish_event(name, value, key=key, ttl=ttl)
-    session.output.answer(asdict(event), f"{event.name} {event.id}: published, kept until {event.expires_at:%c} UTC")
+    session.output.answer(
+        asdict(event), f"{event.name} {event.id}: published, kept until {event.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import shlex
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -41,15 +42,20 @@ def backfill(
             fix=f"edit it, or choose another name: rowsweep new backfill {_identifier(name).replace('_', '-')}-2",
             meta={"file": str(file)},
         ) from None
+    typed = shlex.quote(name)
     output = session_of(context).output
-    output.answer({"file": str(file), "name": name}, f"Wrote {file}. Fill it in, then: rowsweep sweeps preview {name}")
+    output.answer({"file": str(file), "name": name}, f"Wrote {file}. Fill it in, then: rowsweep sweeps preview {typed}")
 
 
 def backfill_text(name: str) -> str:
     """Answer the text of a file that declares a backfill of this name."""
     template = resources.files("rowsweep.cli").joinpath("templates/backfill.txt").read_text(encoding="utf-8")
     spelled = name.replace("\\", "\\\\").replace('"', '\\"')
-    return template.replace("@NAME@", spelled).replace("@ATTRIBUTE@", _identifier(name))
+    return (
+        template.replace("@TYPED@", shlex.quote(name))
+        .replace("@NAME@", spelled)
+        .replace("@ATTRIBUTE@", _identifier(name))
+    )
 
 
 def _identifier(name: str) -> str:

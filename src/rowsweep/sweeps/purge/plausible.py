@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -53,10 +54,11 @@ def _median(sweep: str, ledger: LedgerStore | None) -> float | None:
 def _refused(sweep: str, target: str, setup: TargetSetup, why: str) -> ImplausiblePurge:
     about = "" if setup.expected_is == "count" and setup.total_is == "count" else "about "
     named = min(math.ceil(setup.share * 100) / 100, 1.0)
+    command = f"rowsweep run {shlex.quote(sweep)} --confirm {named:g}"
     return ImplausiblePurge(
         f"{sweep!r} would remove {about}{setup.expected or 0:,} of the {setup.total or 0:,} rows of "
         f"{setup.table.qualified} ({setup.share:.1%}), {why}; nothing was deleted.",
-        fix=f"look with preview(); then confirm={named:g} in purge() or launch()",
+        fix=f"look with preview(); then launch(confirm={named:g}), or {command}",
         meta={
             "sweep": sweep,
             "target": target,

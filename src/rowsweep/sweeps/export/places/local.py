@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from rowsweep.errors import InvalidOption
+
 
 class LocalPlace:
     """Keep objects as files of one folder, which is made when the first is written."""
@@ -28,6 +30,12 @@ class LocalPlace:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
         except FileNotFoundError:
             return {}
+        except NotADirectoryError:
+            raise InvalidOption(
+                f"{self._folder} is, or lies in, a file; an export is a folder of parts.",
+                fix=f"name a folder, such as {str(self._folder.with_suffix('.d'))!r}",
+                meta={"path": str(self._folder)},
+            ) from None
 
     def read(self, name: str) -> bytes | None:
         """Read a file; None where there is none."""
