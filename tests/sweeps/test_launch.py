@@ -236,7 +236,7 @@ def test_a_launch_may_be_delayed_and_steered_before_it_is_due(field: Field) -> N
 def test_options_of_a_launch_are_screened(field: Field) -> None:
     """D-4, S-014."""
     field.orders(5)
-    for option in ({"rate": "fast"}, {"batch_rows": 0}, {"delay": "soon"}):
+    for option in ({"rate": "fast"}, {"batch_rows": 0}, {"batch_rows": 2**70}, {"delay": "soon"}):
         with pytest.raises(InvalidOption, match=next(iter(option))):
             totals().launch(**option)
     assert field.queue_sql("select count(*) from {x_jobs}") == [(0,)]

@@ -214,7 +214,7 @@ def test_a_live_run_is_tuned_and_feels_it_while_it_waits(field: Field) -> None:
     assert hits(field) == [(1, 20)]
     with pytest.raises(SweepNotLive, match="tuned"):
         run.tune(rate="1/s")
-    for wrong in ({}, {"rate": "fast"}, {"batch_rows": 0}):
+    for wrong in ({}, {"rate": "fast"}, {"batch_rows": 0}, {"batch_rows": 2**70}):
         with pytest.raises(InvalidOption):
             run.tune(**wrong)
 

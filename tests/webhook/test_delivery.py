@@ -504,6 +504,16 @@ def test_a_webhook_is_a_job(sender: Sender, receive: Receive) -> None:
     assert re.fullmatch(r"<job 'order-paid'>", repr(handle))
 
 
+@pytest.mark.parametrize("event", [5, None, "", "e" * 201, "\ud800", "order\0paid"])
+def test_an_event_s_function_must_answer_the_name_of_one(sender: Sender, receive: Receive, event: Any) -> None:
+    """D-33, D-37: what no declaration may say is not sent either; terminal, and said."""
+    receiver = receive(answer(200))
+    execution = sender.deliver(sender.declare(receiver.url, event=lambda _: event))
+    assert execution.outcome == "dead-lettered"
+    assert "event must be text" in str(execution.error)
+    assert receiver.requests == []
+
+
 def test_an_endpoint_s_function_must_answer_an_endpoint(sender: Sender) -> None:
     """D-37: terminal, and said."""
     execution = sender.deliver(sender.declare("", endpoint=lambda _: "https://shop/"))

@@ -11,6 +11,7 @@ from rowsweep.options import count, finite, rate
 from rowsweep.queue.records import LIVE_STATES, NewBackfill
 from rowsweep.sweeps import gate
 from rowsweep.sweeps.run import Host, Run, host, ledger_of
+from rowsweep.sweeps.spec import MOST_BATCH_ROWS
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
@@ -34,7 +35,7 @@ class LaunchOptions:
         if self.confirm is not None:
             finite(self.confirm, option="confirm", minimum=0.0, maximum=1.0)
         if self.batch_rows is not None:
-            count(self.batch_rows, option="batch_rows", minimum=1)
+            count(self.batch_rows, option="batch_rows", minimum=1, maximum=MOST_BATCH_ROWS)
 
     def as_json(self) -> dict[str, Any]:
         """Answer what the ledger row keeps of them."""

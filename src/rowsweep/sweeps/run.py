@@ -15,6 +15,7 @@ from rowsweep.queue.records import FINISHED_STATES, Tuning
 from rowsweep.signals import RunSignal
 from rowsweep.sweeps.pacing import NO_RATE
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
+from rowsweep.sweeps.spec import MOST_BATCH_ROWS
 from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.redact import redact_text
 from rowsweep.telemetry.text import safe_text
@@ -148,7 +149,7 @@ class Run:
         if rate is not None and rate != NO_RATE:
             parse_rate(rate, option="rate")
         if batch_rows is not None:
-            count(batch_rows, option="batch_rows", minimum=1)
+            count(batch_rows, option="batch_rows", minimum=1, maximum=MOST_BATCH_ROWS)
         if rate is None and batch_rows is None:
             raise InvalidOption(
                 "tune() changes rate= or batch_rows=; it was given neither.",

@@ -17,7 +17,7 @@ from rowsweep.options import Rate, count, duration, rate
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.refusals import refused
 
-_MOST_BATCH_ROWS: Final = 1_000_000
+MOST_BATCH_ROWS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class PassSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.adapt, bool):
             raise refused("adapt", "True or False", self.adapt, "adapt=True")
-        count(self.batch_rows, option="batch_rows", minimum=1, maximum=_MOST_BATCH_ROWS)
+        count(self.batch_rows, option="batch_rows", minimum=1, maximum=MOST_BATCH_ROWS)
         if self.rate is not None:
             rate(self.rate, option="rate")
         for option in ("environments", "requires"):

@@ -19,6 +19,7 @@ from rowsweep.errors import (
     WebhookError,
 )
 from rowsweep.jobs.json_form import json_form, json_text
+from rowsweep.jobs.request import check_text
 from rowsweep.webhook.endpoint import Delivery, Endpoint
 from rowsweep.webhook.retry_after import retry_after_seconds
 from rowsweep.webhook.signing import SignatureFormat, sign_webhook
@@ -62,7 +63,7 @@ class Deliverer:
         """Deliver once; answer the status. Raises what the attempt came to, recorded before."""
         spec = self._spec
         endpoint = self._endpoint(value)
-        event = spec.event(value) if callable(spec.event) else spec.event
+        event = check_text(spec.event(value), option="event") if callable(spec.event) else spec.event
         body = _body(ctx.job_id, event, spec.data(value))
         attempt = _Attempt(spec, endpoint, event, ctx, spec.clock.now(), spec.clock.monotonic())
         signed = sign_webhook(
