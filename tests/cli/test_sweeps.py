@@ -96,7 +96,10 @@ def test_a_run_is_paused_resumed_and_cancelled(items: CommandLine) -> None:
     """N-079, N-082."""
     items("sweeps", "launch", "totals")
     assert items("sweeps", "pause", "totals", "--reason", "on call", "--json").json["words"] == "paused"
+    shown = items("sweeps", "show", "totals").out
+    assert re.search(r"trouble +paused by \S+: on call\n", shown)
     assert items("sweeps", "resume", "totals", "--json").json["words"] == "waiting for a worker"
+    assert "trouble" not in items("sweeps", "show", "totals").out
     assert items("sweeps", "cancel", "totals").out.startswith("totals: cancelled")
     refused = items("sweeps", "pause", "totals", "--json")
     assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_SWEEP_NOT_LIVE")

@@ -221,6 +221,19 @@ def test_what_is_wanted_is_answered_for_many(world: World) -> None:
     assert dict(world.ledger.wanted([])) == {}
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_a_pause_keeps_who_asked_and_why_until_the_next(world: World, held: bool) -> None:
+    """N-079, N-080: twice is once, the first reason stands; a pause that says nothing forgets the former's."""
+    job = world.sweep() if held else waiting_sweep(world)
+    row = world.ledger.steer(job.run_id, "pause", reason="lunch", by="ann")
+    assert {**row.options["paused"], "at": ""} == {"by": "ann", "reason": "lunch", "at": ""}
+    assert row.options["paused"]["at"].endswith("Z")
+    again = world.ledger.steer(job.run_id, "pause", reason="later", by="bob")
+    assert again.options == row.options
+    world.ledger.steer(job.run_id, "run")
+    assert "paused" not in world.ledger.steer(job.run_id, "pause").options
+
+
 def test_a_live_run_is_tuned_and_an_ended_one_is_not(world: World) -> None:
     """N-122: merged into the row's options with who and when, read with what is wanted; no job is touched."""
     job = world.sweep()

@@ -158,9 +158,12 @@ class LedgerStore(Protocol):
     ) -> list[Backfill]:
         """Answer rows, newest first; with `run_ids` those of them that there are, in one statement."""
 
-    def steer(self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None) -> Backfill:
+    def steer(
+        self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None, by: str | None = None
+    ) -> Backfill:
         """Pause, resume, cancel or tune a run in one transaction, from any process; twice is once.
 
+        A pause keeps who asked, when and why in the row's options, under `paused`, until the next one.
         Raises SweepNotFound, SweepNotLive, NotCancellable.
         """
 

@@ -97,6 +97,8 @@ def facts(snapshot: Snapshot) -> list[str]:
 
 def trouble(snapshot: Snapshot) -> str | None:
     """Answer what keeps the sweep waiting or made it fail, in one clean line; None where nothing does."""
+    if snapshot.status == "paused" and (said := pause_words(snapshot)):
+        return said
     if snapshot.waiting_for:
         return f"waiting for {clean(snapshot.waiting_for)}"
     if snapshot.last_error and snapshot.status != "done":
@@ -104,6 +106,16 @@ def trouble(snapshot: Snapshot) -> str | None:
         text = one_line(snapshot.last_error)
         return text if code in text else code + text
     return None
+
+
+def pause_words(snapshot: Snapshot) -> str:
+    """Answer who asked for the last pause, and why; nothing where neither is known."""
+    options = snapshot.options if isinstance(snapshot.options, dict) else {}
+    pause = options.get("paused")
+    by, reason = (pause.get("by"), pause.get("reason")) if isinstance(pause, dict) else (None, None)
+    if not by and not reason:
+        return ""
+    return f"paused{f' by {clean(by)}' if by else ''}{f': {one_line(reason)}' if reason else ''}"
 
 
 def attempt_words(snapshot: Snapshot) -> str | None:

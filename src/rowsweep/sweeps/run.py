@@ -164,7 +164,7 @@ class Run:
 
     def _steered(self, wanted: Wanted, reason: str | None) -> Snapshot:
         told = None if reason is None else safe_text(redact_text(reason), _LONGEST_REASON)
-        row = ledger_of(self._app.driver).steer(self.run_id, wanted, reason=told)
+        row = ledger_of(self._app.driver).steer(self.run_id, wanted, reason=told, by=ambient.attribution())
         _log_verb(row, wanted, told)
         self._app.tell(row)
         if wanted == "run":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, Job, Wanted
 
 
-def steer_run(state: State, run_id: UUID, wanted: Wanted | Tuning, reason: str | None) -> Backfill:
+def steer_run(state: State, run_id: UUID, wanted: Wanted | Tuning, reason: str | None, by: str | None) -> Backfill:
     """Do one verb to a run and answer its row; raises SweepNotFound, SweepNotLive, NotCancellable."""
     row = state.ledger.get(run_id)
     if row is None:
@@ -33,7 +33,7 @@ def steer_run(state: State, run_id: UUID, wanted: Wanted | Tuning, reason: str |
     if isinstance(wanted, Tuning):
         return _tune(state, row, wanted, now)
     if wanted == "pause":
-        return _pause(state, row, now)
+        return _pause(state, row, (reason, by), now)
     return _resume(state, row, now) if wanted == "run" else _cancel(state, row, reason, now)
 
 
@@ -45,10 +45,22 @@ def _tune(state: State, row: Backfill, tuning: Tuning, now: datetime) -> Backfil
     return _write(state, replace(row, options=jsonb.bind(options), updated_at=now))
 
 
-def _pause(state: State, row: Backfill, now: datetime) -> Backfill:
+def _said(row: Backfill, why: tuple[str | None, str | None], now: datetime) -> Backfill:
+    """Keep who asked for a pause, when and why; one that says nothing forgets the former's."""
+    known = jsonb.read(row.options)
+    options = {name: value for name, value in (known or {}).items() if name != "paused"}
+    reason, by = why
+    if reason is not None or by is not None:
+        options["paused"] = {"by": by, "reason": reason, "at": f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"}
+    return replace(row, options=jsonb.bind(options)) if options or known is not None else row
+
+
+def _pause(state: State, row: Backfill, why: tuple[str | None, str | None], now: datetime) -> Backfill:
     """Ask for a pause; a run that nobody works is parked here and now."""
     if row.status not in OPEN_STATUSES:
         raise _not_live(row, "paused")
+    if row.wanted != "pause":
+        row = _said(row, why, now)
     jobs = [job for job in state.jobs_of(row.run_id) if job.state in LIVE_STATES]
     if any(_is_held(job, now) for job in jobs):
         return _write(state, replace(row, wanted="pause", updated_at=now))

@@ -117,9 +117,11 @@ class MemoryLedger:
         return [self._answer(row) for row in chosen[:limit]]
 
     @locked
-    def steer(self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None) -> Backfill:
+    def steer(
+        self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None, by: str | None = None
+    ) -> Backfill:
         """Pause, resume, cancel or tune a run."""
-        return self._answer(steer_run(self._state, run_id, wanted, reason))
+        return self._answer(steer_run(self._state, run_id, wanted, reason, by))
 
     @locked
     def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Asked]:

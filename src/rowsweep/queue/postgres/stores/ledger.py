@@ -123,10 +123,12 @@ class PostgresLedger:
         }
         return [records.backfill(row) for row in self._session.rows(_SQL["list"], values)]
 
-    def steer(self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None) -> Backfill:
+    def steer(
+        self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None, by: str | None = None
+    ) -> Backfill:
         """Pause, resume, cancel or tune a run in one transaction."""
         with self._session.unit() as session:
-            steer_run(session, run_id, wanted, reason)
+            steer_run(session, run_id, wanted, reason, by)
             return PostgresLedger(session)._there(run_id)
 
     def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Asked]:

@@ -221,6 +221,18 @@ set wanted = %(wanted)s::text, updated_at = now()
 where b.run_id = %(run_id)s::uuid
 returning b.run_id;
 
+-- name: say_why
+-- The last pause's: one that says nothing forgets the former's.
+update /* schema */x_backfills b
+set options = case
+      when coalesce(%(reason)s::text, %(by)s::text) is null then b.options - 'paused'
+      else coalesce(b.options, '{}') || jsonb_build_object('paused', jsonb_build_object(
+        'by', %(by)s::text, 'reason', %(reason)s::text,
+        'at', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))
+    end
+where b.run_id = %(run_id)s::uuid
+returning b.run_id;
+
 -- name: tune
 update /* schema */x_backfills b
 set options = coalesce(b.options, '{}') || %(changes)s::jsonb || jsonb_build_object('tuned', jsonb_build_object(

@@ -33,14 +33,14 @@ class _Run:
     is_held: bool
 
 
-def steer_run(session: Session, run_id: UUID, wanted: Wanted | Tuning, reason: str | None) -> None:
+def steer_run(session: Session, run_id: UUID, wanted: Wanted | Tuning, reason: str | None, by: str | None) -> None:
     """Do one verb to a run; raises SweepNotFound, SweepNotLive, NotCancellable, DuplicateJob."""
     if isinstance(wanted, Tuning):
         _tune(session, run_id, wanted)
         return
     run = _lock(session, run_id)
     if wanted == "pause":
-        _pause(session, run)
+        _pause(session, run, reason, by)
     elif wanted == "run":
         _resume(session, run)
     else:
@@ -74,10 +74,12 @@ def _tune(session: Session, run_id: UUID, tuning: Tuning) -> None:
         raise _not_live(run_id, name, status, "tuned")
 
 
-def _pause(session: Session, run: _Run) -> None:
+def _pause(session: Session, run: _Run, reason: str | None, by: str | None) -> None:
     """Ask for a pause; a run that nobody works is parked here and now."""
     if run.status not in _OPEN:
         raise _not_live(run.run_id, run.name, run.status, "paused")
+    if run.wanted != "pause":
+        session.rows(_SQL["say_why"], {"run_id": run.run_id, "reason": reason, "by": by})
     if run.is_held:
         session.rows(_SQL["ask"], {"run_id": run.run_id, "wanted": "pause"})
     elif run.status != "paused":
