@@ -218,6 +218,17 @@ def test_a_place_is_named_by_path_uri_or_function_and_holds_no_password(tmp_path
     assert "verysecret" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("name", ["client_secret", "sas_token", "secret_key", "account_key", "sig", "Password"])
+def test_a_secret_among_a_place_s_options_is_refused_too(name: str) -> None:
+    """D-7, S-211: an Azure URI may hold one; declared or answered, it is neither stored nor shown."""
+    where = f"abfs://lake@shop.dfs.core.windows.net/a?tenant_id=7&{name}=verysecret"
+    for ask in (lambda: rs.export_rows("x", ORDERS, where), lambda: resolve(lambda: where, None)):
+        with pytest.raises(InvalidDeclaration, match=name) as refusal:
+            ask()
+        assert "verysecret" not in str(refusal.value)
+    assert resolve("abfs://lake@shop.dfs.core.windows.net/a?enable_tls=true", None).endswith("enable_tls=true")
+
+
 NO_POSITIONS: list[Any] = [[], {"index": 0}, {"index": -1, "cursor": None, "rows": 0, "written": 0, "plan": None}]
 
 

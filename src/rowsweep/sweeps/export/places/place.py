@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
-from urllib.parse import unquote, urlsplit
+from typing import Any, BinaryIO, Final, Protocol
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from rowsweep.errors import InvalidDeclaration
 
 Where = str | Path | Callable[..., str | Path]
+_SECRET: Final = re.compile(r"secret|passw|pwd|token|key|^sig$", re.IGNORECASE)
 
 
 class Draft(Protocol):
@@ -85,7 +87,7 @@ def resolve(to: Where, value: Any) -> str:
 
 
 def check_where(named: object) -> None:
-    """Refuse what names no place, and a URI with a password: what is stored of a run is no place for one."""
+    """Refuse what names no place, and a URI with a secret: what is stored of a run is no place for one."""
     if not isinstance(named, str | Path) or not str(named).strip():
         raise InvalidDeclaration(
             f"to must be a path, a URI, or a function of the input that answers one; got {named!r:.120}.",
@@ -93,12 +95,21 @@ def check_where(named: object) -> None:
             meta={"field": "to"},
         )
     parts = urlsplit(str(named)) if _scheme(str(named)) else None
-    if parts is not None and parts.password is not None:
+    secret = None if parts is None else _secret_in(parts)
+    if parts is not None and secret is not None:
         raise InvalidDeclaration(
-            f"to holds a password for {parts.scheme}://{parts.hostname}, and is stored with every run.",
+            f"to holds a {secret} for {parts.scheme}://{parts.hostname}, and is stored with every run.",
             fix="leave it out: the store's own environment variables or the machine's role say who asks",
             meta={"field": "to"},
         )
+
+
+def _secret_in(parts: SplitResult) -> str | None:
+    """Name what of a URI is a secret by its name; an Azure one may hold a client_secret."""
+    if parts.password is not None:
+        return "password"
+    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    return next((name for name in names if _SECRET.search(name)), None)
 
 
 def _scheme(text: str) -> str:
