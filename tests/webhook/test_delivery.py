@@ -22,6 +22,7 @@ from rowsweep.errors import (
     InvalidOption,
     LeaseLost,
 )
+from rowsweep.jobs.registry import reset_jobs
 from rowsweep.webhook import Endpoint, MemoryWebhookLedger, public_addresses, verify_webhook_signature, webhook
 from tests.webhook.conftest import SECRET, Sender
 from tests.webhook.receiver import Receiver, answer, endless, hang, nonsense, reset, stalled, torn
@@ -512,6 +513,17 @@ def test_an_event_s_function_must_answer_the_name_of_one(sender: Sender, receive
     assert execution.outcome == "dead-lettered"
     assert "event must be text" in str(execution.error)
     assert receiver.requests == []
+
+
+def test_no_logger_is_told_the_url(sender: Sender, receive: Receive, caplog: pytest.LogCaptureFixture) -> None:
+    """S-370: not by the libraries underneath either, however much they are asked to say."""
+    caplog.set_level(0)
+    for status in (200, 500):
+        receiver = receive(answer(status))
+        sender.deliver(sender.declare(receiver.url))
+        reset_jobs()
+        assert "t0ken" in receiver.requests[0].line
+    assert "t0ken" not in "".join(f"{record.__dict__}" for record in caplog.records)
 
 
 def test_an_endpoint_s_function_must_answer_an_endpoint(sender: Sender) -> None:

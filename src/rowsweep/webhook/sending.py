@@ -60,10 +60,14 @@ def post(
     line = Line(allow)
     timeout = httpx.Timeout(None, connect=connect_seconds)
     try:
+        request = httpx.Request(
+            "POST", url, content=body, headers=dict(headers), extensions={"timeout": timeout.as_dict()}
+        )
+        # Sent without a client of httpx's, which would log the URL, and with it what of it is secret.
         with (
             opened(line),
-            httpx.Client(transport=_Transport(line), timeout=timeout, trust_env=False) as client,
-            client.stream("POST", url, content=body, headers=dict(headers), follow_redirects=False) as response,
+            contextlib.closing(_Transport(line)) as transport,
+            contextlib.closing(transport.handle_request(request)) as response,
         ):
             answer = Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()})
             line.hurry()
