@@ -199,7 +199,7 @@ def test_the_ledger_is_part_of_the_contract() -> None:
         for path in (SOURCES / "sweeps").rglob("*.py")
         if "raise AlreadyApplied" in (text := path.read_text(encoding="utf-8")) or "raise ChangedSinceApplied" in text
     }
-    assert raisers == {"gate.py", "refusals.py"}
+    assert raisers == {"launches/gate.py", "refusals.py"}
     assert "progress" in methods(contract.LedgerStore)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import rowsweep as rs
-from rowsweep.sweeps import passes
+from rowsweep.sweeps.passes import table as passes
 from tests.sweeps.field import Field
 
 FORMS = ["set", "frame", "outside"]
@@ -132,7 +132,7 @@ def test_until_start_of_an_empty_table_sweeps_nothing_that_comes_later(
         field.sql("insert into t (k) select generate_series(1, 9)")
         return setup
 
-    monkeypatch.setattr("rowsweep.sweeps.passes.set_up", then_filled)
+    monkeypatch.setattr("rowsweep.sweeps.passes.table.set_up", then_filled)
     totals = field.sweep(declare(form, rs.Rows("t", until="start")))
     assert (totals["rows"], field.one("select count(*) from t where hits = 0")) == (0, 9)
 

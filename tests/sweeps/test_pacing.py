@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rowsweep.errors import InvalidOption
 from rowsweep.sweeps.batch.batch import BatchPlace
 from rowsweep.sweeps.batch.sizing import LEAST_ROWS, MOST_ROWS, BatchSize
-from rowsweep.sweeps.ledger import MOST_SAMPLES, Progress
-from rowsweep.sweeps.pacing import Pacer
-from rowsweep.sweeps.position import Plan, Position, as_checkpoint
+from rowsweep.sweeps.passes.pacing import Pacer
+from rowsweep.sweeps.passes.position import Plan, Position, as_checkpoint
+from rowsweep.sweeps.passes.progress import MOST_SAMPLES, Progress
 
 
 class HandClock:
@@ -166,7 +166,7 @@ def test_a_batchs_key_is_of_its_bounds_alone(
 def test_samples_are_bounded_and_one_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """N-077: `[active seconds, rows]`; when full every second one goes; between them the column is left alone."""
     clock = HandClock()
-    monkeypatch.setattr("rowsweep.sweeps.ledger.real_monotonic", clock.monotonic)
+    monkeypatch.setattr("rowsweep.sweeps.passes.progress.real_monotonic", clock.monotonic)
     progress = Progress(None)
     kept: list[list[float]] = []
     for second in range(1_000):

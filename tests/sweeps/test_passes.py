@@ -14,9 +14,9 @@ import pytest
 import rowsweep as rs
 from rowsweep.errors import CursorStuck, InvalidCheckpoint, SweepFailed
 from rowsweep.jobs.registry import reset_jobs
-from rowsweep.sweeps import passes
 from rowsweep.sweeps.batch.pages import PageFinder
-from rowsweep.sweeps.position import as_checkpoint
+from rowsweep.sweeps.passes import table as passes
+from rowsweep.sweeps.passes.position import as_checkpoint
 from rowsweep.sweeps.run import ledger_of
 from rowsweep.telemetry import instruments
 from tests.sweeps.field import NOW, Background, Field, fields_of, wait_for

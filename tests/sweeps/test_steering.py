@@ -14,7 +14,7 @@ import rowsweep as rs
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import InvalidOption, NotCancellable, SweepCancelled, SweepFailed, SweepNotLive
 from rowsweep.lifecycle import Lifecycle
-from rowsweep.sweeps import passes
+from rowsweep.sweeps.passes import table as passes
 from tests.sweeps.field import NOW, Background, Field, fields_of, until, wait_for
 
 

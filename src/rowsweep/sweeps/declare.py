@@ -82,7 +82,7 @@ class RowSweep(TableSweep[In]):
         return self.spec.handler is not None
 
     def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
-        from rowsweep.sweeps.passes import BackfillPass
+        from rowsweep.sweeps.passes.table import BackfillPass
 
         return BackfillPass(self, ctx, value).run()
 

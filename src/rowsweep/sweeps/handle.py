@@ -17,7 +17,7 @@ from rowsweep.jobs.handle import JobHandle, JobOptions
 from rowsweep.jobs.json_form import json_text
 from rowsweep.jobs.origin import Origin
 from rowsweep.jobs.retry import Retry
-from rowsweep.sweeps import gate
+from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.spec import PassSpec, TableSpec
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
         unless `connect(work=False)`. `force` runs one that was applied already; `rate` and `batch_rows` are this
         run's. Raises UnknownSource, InvalidKey, InvalidSweepSql, InvalidInput, and the gate's refusals.
         """
-        from rowsweep.sweeps.launching import LaunchOptions, launch
+        from rowsweep.sweeps.launches.launch import LaunchOptions, launch
 
         return launch(self, value, LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows))
 
@@ -87,7 +87,7 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
 
     def status_here(self) -> dict[str, Any]:
         """Answer how this sweep stands in the connected database: applied, changed, pending or live."""
-        from rowsweep.sweeps.launching import status_here
+        from rowsweep.sweeps.launches.launch import status_here
 
         return status_here(self)
 

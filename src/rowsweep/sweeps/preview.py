@@ -14,7 +14,7 @@ from rowsweep.sweeps.batch.work import HandlerCall, check_transaction
 from rowsweep.sweeps.blame import own_lines
 from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import cursor_values
-from rowsweep.sweeps.position import Position
+from rowsweep.sweeps.passes.position import Position
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import check_sweep, statements_for
 

@@ -13,7 +13,7 @@ from rowsweep.options import count, duration
 from rowsweep.options import rate as parse_rate
 from rowsweep.queue.records import FINISHED_STATES, Tuning
 from rowsweep.signals import RunSignal
-from rowsweep.sweeps.pacing import NO_RATE
+from rowsweep.sweeps.passes.pacing import NO_RATE
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
 from rowsweep.sweeps.spec import MOST_BATCH_ROWS
 from rowsweep.telemetry.events import emit

@@ -11,7 +11,7 @@ import pytest
 import rowsweep as rs
 from rowsweep.errors import SweepFailed
 from rowsweep.jobs.registry import reset_jobs
-from rowsweep.sweeps.passes import Pass
+from rowsweep.sweeps.passes.table import Pass
 from tests.sweeps.field import NOW, Field
 
 MAKE = """

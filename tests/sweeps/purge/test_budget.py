@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rowsweep as rs
-from rowsweep.sweeps.ledger import Progress
+from rowsweep.sweeps.passes.progress import Progress
 from rowsweep.sweeps.purge.ending import Ending
 from rowsweep.sweeps.run import ledger_of
 from tests.sweeps.field import Field

@@ -13,7 +13,7 @@ from rowsweep.cli.stopping import INTERRUPTED, Signals
 from rowsweep.show import tables
 
 if TYPE_CHECKING:
-    from rowsweep.sweeps.applying import Application
+    from rowsweep.sweeps.launches.applying import Application
 
 
 def add_to(sweeps: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def apply(
     Without --wait, one whose requirements are still at work is left for the next time. Leaves with 1 where one has
     changed since it was applied, or with --wait did not end done.
     """
-    from rowsweep.sweeps.applying import application_of, in_order
+    from rowsweep.sweeps.launches.applying import application_of, in_order
     from rowsweep.sweeps.registry import registered_backfills
 
     session = session_of(context)

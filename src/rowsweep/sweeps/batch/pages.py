@@ -16,7 +16,7 @@ from rowsweep.sweeps.keyset.statements import cursor_values
 if TYPE_CHECKING:
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.keyset.statements import Statements
-    from rowsweep.sweeps.position import Position
+    from rowsweep.sweeps.passes.position import Position
 
 _MOST_PAGES: Final = 16
 MOST_AHEAD: Final = 20_000

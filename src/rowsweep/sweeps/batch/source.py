@@ -11,12 +11,12 @@ from psycopg.pq import TransactionStatus
 
 from rowsweep.sweeps.batch.pages import Page
 from rowsweep.sweeps.batch.work import BatchDone
-from rowsweep.sweeps.position import Plan
+from rowsweep.sweeps.passes.position import Plan
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.batch.pages import PageFinder
     from rowsweep.sweeps.batch.work import Closer
-    from rowsweep.sweeps.position import Position
+    from rowsweep.sweeps.passes.position import Position
 
 IDLE_MS: Final = 300_000
 

@@ -16,7 +16,7 @@ from rowsweep.sweeps.batch.batch import Batch, BatchPlace
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import Form, PageRows
 from rowsweep.sweeps.batch.writeback import write_back
-from rowsweep.sweeps.position import PAGES_STEP, Plan, Position
+from rowsweep.sweeps.passes.position import PAGES_STEP, Plan, Position
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore

@@ -15,7 +15,7 @@ from rowsweep.sweeps.export.position import ExportPosition, as_position
 from rowsweep.sweeps.export.reading import PartReader, ReadSize
 from rowsweep.sweeps.export.setup import ExportSetup, set_up_export
 from rowsweep.sweeps.export.work import PartWork
-from rowsweep.sweeps.passes import Pass
+from rowsweep.sweeps.passes.table import Pass
 from rowsweep.sweeps.setup import statements_for
 
 if TYPE_CHECKING:

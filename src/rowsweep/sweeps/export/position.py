@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvalidCheckpoint
-from rowsweep.sweeps.position import PAGES_STEP, Plan, Position, as_checkpoint
+from rowsweep.sweeps.passes.position import PAGES_STEP, Plan, Position, as_checkpoint
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json

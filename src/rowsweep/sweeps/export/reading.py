@@ -13,7 +13,7 @@ from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.export.types.decode import decode
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.position import Position
+from rowsweep.sweeps.passes.position import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa

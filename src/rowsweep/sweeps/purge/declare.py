@@ -93,7 +93,7 @@ class Purge(Sweep[None]):
         While a run of it is live, or the next one after a backlog waits, answers that one. `confirm`, `rate` and
         `batch_rows` are this run's, and those of the passes that follow it while a backlog is left.
         """
-        from rowsweep.sweeps.launching import LaunchOptions, launch
+        from rowsweep.sweeps.launches.launch import LaunchOptions, launch
 
         options = LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows, confirm=confirm)
         return launch(self, value, options)

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import InvariantBroken, NotImplementedByDriver
-from rowsweep.sweeps import gate
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.patience import database_error
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import Closer
-from rowsweep.sweeps.ledger import Progress
-from rowsweep.sweeps.pacing import Pacer
-from rowsweep.sweeps.position import FINISH_STEP, SETUP_STEP, Position
+from rowsweep.sweeps.launches import gate
+from rowsweep.sweeps.passes.pacing import Pacer
+from rowsweep.sweeps.passes.position import FINISH_STEP, SETUP_STEP, Position
+from rowsweep.sweeps.passes.progress import Progress
+from rowsweep.sweeps.passes.steered import SteeredPass
 from rowsweep.sweeps.purge.ending import Ending, report_of
 from rowsweep.sweeps.purge.plausible import refuse_implausible
 from rowsweep.sweeps.purge.position import PurgePosition, as_position
@@ -26,7 +27,6 @@ from rowsweep.sweeps.purge.targets import BatchedTarget, RowTarget, checked
 from rowsweep.sweeps.purge.work import DeleteWork, PurgeDone
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import estimate_rows, settings_for
-from rowsweep.sweeps.steered import SteeredPass
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rowsweep.errors import InvalidDeclaration, InvalidInput
-from rowsweep.sweeps import gate
+from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.run import host, ledger_of
 
 if TYPE_CHECKING:

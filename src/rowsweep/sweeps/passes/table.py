@@ -9,7 +9,6 @@ from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import (
     LeaseLost,
 )
-from rowsweep.sweeps import gate
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.sizing import BatchSize
@@ -24,12 +23,13 @@ from rowsweep.sweeps.batch.work import (
     SetWork,
 )
 from rowsweep.sweeps.keyset.statements import cursor_values
-from rowsweep.sweeps.ledger import Progress
-from rowsweep.sweeps.pacing import Pacer
-from rowsweep.sweeps.position import FINISH_STEP, PAGES_STEP, SETUP_STEP, Position, as_checkpoint
+from rowsweep.sweeps.launches import gate
+from rowsweep.sweeps.passes.pacing import Pacer
+from rowsweep.sweeps.passes.position import FINISH_STEP, PAGES_STEP, SETUP_STEP, Position, as_checkpoint
+from rowsweep.sweeps.passes.progress import Progress
+from rowsweep.sweeps.passes.steered import SteeredPass, declare_terminal
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import Setup, check_source, count_rows, set_up, settings_for
-from rowsweep.sweeps.steered import SteeredPass, declare_terminal
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from rowsweep.errors import (
 )
 from rowsweep.jobs.classify import Stop, decide
 from rowsweep.queue.records import NewBackfill
-from rowsweep.sweeps import gate
 from rowsweep.sweeps.batch.connection import BatchConnection, CommitUnknown
 from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, name_of
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import CheckpointMoved
-from rowsweep.sweeps.ledger import Progress
-from rowsweep.sweeps.pacing import NO_RATE, Pacer
+from rowsweep.sweeps.launches import gate
+from rowsweep.sweeps.passes.pacing import NO_RATE, Pacer
+from rowsweep.sweeps.passes.progress import Progress
 from rowsweep.sweeps.run import host
 from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.instruments import record_batch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rowsweep.jobs.request import EnqueueOptions
 from rowsweep.options import count, finite, rate
 from rowsweep.queue.records import LIVE_STATES, NewBackfill
-from rowsweep.sweeps import gate
+from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.run import Host, Run, host, ledger_of
 from rowsweep.sweeps.spec import MOST_BATCH_ROWS
 

@@ -9,7 +9,7 @@ from rowsweep.queue.records import SweepTotals
 
 if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill
-    from rowsweep.sweeps.position import Position
+    from rowsweep.sweeps.passes.position import Position
 
 MOST_SAMPLES: Final = 240
 _SAMPLE_SECONDS: Final = 1.0

@@ -1,0 +1,1 @@
+"""The pass: what every run of a sweep does around its batches, and the pass over a table."""
