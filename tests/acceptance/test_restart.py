@@ -11,7 +11,7 @@ from rowsweep.embedded import EmbeddedServer
 from rowsweep.embedded.cluster import ShutdownMode
 from tests.acceptance.harness import Site
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 OUTAGE_SECONDS = 5.0
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.harness import Process, Site, until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 ROWS = 10_000
 TERM, INT = signal.SIGTERM, signal.SIGINT

@@ -27,7 +27,7 @@ from rowsweep.testing.clock import FakeClock
 from tests.acceptance import clockwork
 from tests.acceptance.harness import Process, Site, until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 SCRIPT = Path(clockwork.__file__)
 LEASE, RENEW_EVERY, LEASE_SECONDS = "600ms", "150ms", 0.6

@@ -6,7 +6,7 @@ import pytest
 
 from tests.acceptance.harness import Process, Site
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 
 def launched_at_once(site: Site, name: str, names: list[str]) -> list[Process]:

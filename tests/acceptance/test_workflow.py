@@ -17,7 +17,7 @@ from rowsweep.jobs.registry import reset_jobs
 from rowsweep.queue.postgres.driver import PostgresDriver
 from tests.acceptance.harness import Process, Site
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 SCRIPT = Path(__file__).with_name("workflow.py")
 UNEXPECTED = [

@@ -66,7 +66,7 @@ class ModelledQueue(RuleBasedStateMachine):
             row.attempt = max(row.attempt - 1, 0)
         if kind in DELAYED:
             delay = getattr(verdict, "delay_seconds", 0.0)
-            row.run_at, row.entered = self.now + round(delay / STEP_SECONDS), self._tick()
+            row.run_at, row.entered = self.now + round(delay / STEP_SECONDS), self.moves
         row.state, row.holder, row.visible_at = STATE_AFTER.get(kind, "ready"), None, None
 
     def _moved(self, answer: BulkResult, movable: set[UUID], limit: int) -> list[UUID]:

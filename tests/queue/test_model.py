@@ -139,6 +139,7 @@ class QueueMachine(ModelledQueue):
     def _settle(self, group: dict[UUID, Settlement]) -> None:
         held = [self._holds(settlement.claim) for settlement in group.values()]
         assert self.world.jobs.settle(list(group.values())) == held
+        self._tick()  # one statement, one instant
         for settlement, is_held in zip(group.values(), held, strict=True):
             if is_held:
                 self._apply(settlement.claim.job_id, settlement.verdict)

@@ -146,7 +146,7 @@ def bench(dsn: str) -> Iterator[Bench]:
 
 
 rows_of_all = st.lists(st.tuples(*(st.one_of(st.none(), values) for values in TYPES.values())), max_size=4)
-often = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+often = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @often
