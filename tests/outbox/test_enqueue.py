@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextvars import copy_context
 from typing import Any
 
 import psycopg
@@ -44,6 +45,26 @@ def test_without_a_transaction_nothing_can_be_staged(app: rs.App, job: rs.JobHan
     assert (refused.value.code, "with rs.transaction():" in refused.value.fix) == ("X_OUTBOX_NO_TX", True)
     job.enqueue(2)
     assert queued(app) == [2]
+
+
+def test_what_outlives_a_transaction_enqueues_by_itself(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
+    """S-358: a task started in the block has its context; what is open around the block, it joins still."""
+    with rs.transaction():
+        with rs.transaction():
+            inner = copy_context()
+        inner.run(job.enqueue, 1)
+    inner.run(job.enqueue, 2)
+    assert queued(app) == [1, 2]
+
+
+def test_what_outlives_a_transaction_joins_no_other(queue_app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
+    """S-358, D-23: by then the pool has lent its connection to another caller, whose commit decides."""
+    with rs.transaction():
+        started = copy_context()
+    with rs.transaction():
+        started.run(job.enqueue, 1)
+        job.enqueue(2)
+        assert queued(queue_app) == [1]
 
 
 def test_the_option_is_a_yes_or_a_no(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:

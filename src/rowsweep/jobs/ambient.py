@@ -43,9 +43,19 @@ class Surroundings:
         return f"job:{self.job}:{self.job_id}"
 
 
+class _Open:
+    """A transaction that is ambient, and what was before it; without a connection once it has ended."""
+
+    __slots__ = ("connection", "outer")
+
+    def __init__(self, connection: Any, outer: _Open | None) -> None:
+        self.connection = connection
+        self.outer = outer
+
+
 _enqueuer: Enqueuer | None = None
 _run: ContextVar[Surroundings | None] = ContextVar("rowsweep_run", default=None)
-_transaction: ContextVar[Any] = ContextVar("rowsweep_transaction", default=None)
+_transaction: ContextVar[_Open | None] = ContextVar("rowsweep_transaction", default=None)
 
 
 def use_enqueuer(enqueuer: Enqueuer | None) -> None:
@@ -111,15 +121,24 @@ class inside_run:  # noqa: N801 - reads as what it does in a `with`
 
 
 def open_transaction() -> Any:
-    """Answer the connection whose transaction enqueues here join, None where none is open."""
-    return _transaction.get()
+    """Answer the connection whose transaction enqueues here join, None where none is open.
+
+    A task or thread that was started in the block has a copy of its context, and may outlive it: by then the
+    connection is somebody else's.
+    """
+    found = _transaction.get()
+    while found is not None and found.connection is None:
+        found = found.outer
+    return None if found is None else found.connection
 
 
 @contextmanager
 def inside_transaction(connection: Any) -> Iterator[None]:
     """Let enqueues in the block join the transaction that is open on this connection."""
-    token = _transaction.set(connection)
+    opened = _Open(connection, _transaction.get())
+    token = _transaction.set(opened)
     try:
         yield
     finally:
+        opened.connection = None
         _transaction.reset(token)
