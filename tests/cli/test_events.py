@@ -23,7 +23,8 @@ def test_a_payload_that_is_no_json_is_wrong_usage(rowsweep: CommandLine) -> None
     """N-106."""
     answer = rowsweep("events", "publish", "paid", "{")
     assert answer.code == 2
-    assert "takes JSON" in answer.err
+    assert "Invalid value: it takes JSON" in " ".join(answer.err.split())
+    assert "A text needs its quotes: '\"text\"'" in " ".join(answer.err.split())
 
 
 @pytest.mark.parametrize(("flag", "value", "option"), [("--ttl", "5", "ttl"), ("--key", "", "key")])

@@ -45,6 +45,16 @@ def refused(error: type[RowsweepError], *words: str, **given: Any) -> RowsweepEr
     return caught.value
 
 
+def test_an_unknown_option_is_answered_with_the_nearest_of_its_kind() -> None:
+    """S-020: those of the sweep as well as those of a job."""
+    refused(InvalidDeclaration, "no option 'sett'; nearest: set", rows=ORDERS, sett={"total": "1"})
+    refused(InvalidDeclaration, "nearest: batch_rows", rows=ORDERS, set={"total": "1"}, batchrows=5)
+    with pytest.raises(InvalidDeclaration, match="no option 'overwite'; nearest: overwrite"):
+        rs.export_rows("orders", ORDERS, to="x", overwite=True)
+    with pytest.raises(InvalidDeclaration, match="no option 'bugdet'; nearest: budget"):
+        rs.purge("old", targets=list, bugdet=rs.Budget(rows=1))
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

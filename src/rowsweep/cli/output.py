@@ -109,7 +109,7 @@ class Output:
 
 
 def _indented(label: str, text: str) -> list[str]:
-    first, *more = clean_lines(text) or [""]
+    first, *more = clean_lines(text.replace("\t", "  ")) or [""]
     return [f"{label}: {first}", *(" " * (len(label) + 2) + line for line in more)]
 
 

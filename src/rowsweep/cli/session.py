@@ -73,4 +73,5 @@ def read_json(text: str | None, *, flag: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{flag} takes JSON: {error}. A text needs its quotes: {flag} '\"text\"'") from error
+        named, typed = (flag, f"{flag} ") if flag.startswith("-") else ("it", "")
+        raise typer.BadParameter(f"{named} takes JSON: {error}. A text needs its quotes: {typed}'\"text\"'") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from rowsweep.errors import InvalidDeclaration
@@ -149,6 +149,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
     on_settled: Hook | None = None,
     description: str | None = None,
     kind: str = "job",
+    beside: Sequence[str] = (),
     **unknown: Any,
 ) -> JobOptions:
     """Check what a declaration says; the one place where every factory's options are screened."""
@@ -156,7 +157,7 @@ def job_options(  # noqa: PLR0913 - one parameter an option of a declaration
         from rowsweep.errors import nearest
 
         first = next(iter(unknown))
-        known = _KNOWN
+        known = [*beside, *_KNOWN]
         raise InvalidDeclaration(
             f"{kind} {name or '(unnamed)'!r} has no option {first!r}; nearest: "
             f"{', '.join(nearest(first, known)) or 'none'}.",

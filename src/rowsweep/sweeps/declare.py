@@ -234,7 +234,7 @@ def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec
     if handler is None and assignments == {"-": "-"}:
         own.pop("atomic", None)
     spec = SweepSpec(rows=rows, assignments=assignments, handler=handler, **own)
-    return spec, sweep_options(name, kind="backfill", **given)
+    return spec, sweep_options(name, kind="backfill", own=("rows", "set", *_SPEC_OPTIONS), **given)
 
 
 _SPEC_OPTIONS: Final = (

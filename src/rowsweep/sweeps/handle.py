@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
@@ -184,10 +184,10 @@ class TableSweep(Sweep[In], Generic[In]):
         return False
 
 
-def sweep_options(name: str, *, kind: str, **given: Any) -> JobOptions:
-    """Check a sweep's options as a job: patient, and over one input one run at a time."""
+def sweep_options(name: str, *, kind: str, own: Sequence[str], **given: Any) -> JobOptions:
+    """Check a sweep's options as a job: patient, and over one input one run at a time; `own` are its kind's others."""
     given.setdefault("retry", DEFAULT_RETRY)
-    options = job_options(name, kind=kind, **given)
+    options = job_options(name, kind=kind, beside=own, **given)
     if options.concurrency.keyed is not None:
         raise InvalidDeclaration(
             f"concurrency of {name!r} can only be a count: two runs of it over one input exclude each other as it is.",

@@ -22,6 +22,7 @@ In = TypeVar("In")
 
 PART_ROWS: Final = 250_000
 _SPEC_OPTIONS: Final = ("rate", "environments", "requires", "lock_timeout", "statement_timeout", "source")
+_OWN: Final = ("rows", "to", "format", "part_rows", "overwrite", "as_text", *_SPEC_OPTIONS)
 
 
 class Export(TableSweep[In]):
@@ -90,6 +91,6 @@ def export_rows(  # noqa: PLR0913 - what an export is declared by
         adapt=False, **own,
     )  # fmt: skip
     function = to if callable(to) else None
-    handle: Export[Any] = Export(name, spec, sweep_options(name, kind="export", **given), origin_of(function))
+    handle: Export[Any] = Export(name, spec, sweep_options(name, kind="export", own=_OWN, **given), origin_of(function))
     registry.register(handle)
     return handle

@@ -162,6 +162,11 @@ def purge(name: str, targets: Callable[[], Sequence[Any]], *, tenant: Tenant = "
             meta={"field": "input"},
         )
     spec = PurgeSpec(targets=targets, **own)
-    handle = Purge(name, spec, sweep_options(name, kind="purge", tenant=tenant, **given), origin_of(targets))
+    handle = Purge(
+        name,
+        spec,
+        sweep_options(name, kind="purge", own=("targets", *_SPEC_OPTIONS), tenant=tenant, **given),
+        origin_of(targets),
+    )
     registry.register(handle)
     return handle

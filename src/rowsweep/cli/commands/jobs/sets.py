@@ -103,4 +103,5 @@ def _ask(question: str) -> None:
 
 
 def _of(wanted: int, there: int) -> str:
-    return f"{number(wanted)} jobs" if wanted == there else f"{number(wanted)} of {number(there)} jobs"
+    jobs = "job" if there == 1 else "jobs"
+    return f"{number(wanted)} {jobs}" if wanted == there else f"{number(wanted)} of {number(there)} {jobs}"
