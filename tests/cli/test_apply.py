@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,3 +102,21 @@ def test_sweeps_that_require_each_other_are_refused(items: CommandLine, folder: 
     refused = items("sweeps", "apply", "--json")
     assert refused.code == 1
     assert "a-last → b-first → a-last" in refused.err
+
+
+def test_one_that_another_process_applied_meanwhile_counts_as_applied(
+    items: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D-40: two deploys at once; the rest is still launched."""
+    from rowsweep.sweeps.launches import applying
+
+    assert items("run", "b-first").code == 0
+    known = applying.application_of
+
+    def stale(sweep: Any) -> Any:
+        found = known(sweep)
+        return replace(found, action="launch", why="not applied here yet") if sweep.name == "b-first" else found
+
+    monkeypatch.setattr(applying, "application_of", stale)
+    answer = items("sweeps", "apply", "--json")
+    assert (answer.code, actions(answer.json)["b-first"], actions(answer.json)["a-last"]) == (0, "applied", "launch")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from rowsweep.errors import ChangedSinceApplied, InvalidDeclaration
+
+_IMPERSONAL: Final = frozenset({"infinity", "-infinity", "nan", "24:00:00"})
 
 
 def refused(field: str, expected: str, got: object, fix: str) -> InvalidDeclaration:
     """Make the refusal of an option that a declaration cannot have."""
     return InvalidDeclaration(f"{field} must be {expected}; got {got!r:.120}.", fix=fix, meta={"field": field})
+
+
+def shown_value(value: object) -> str:
+    """Answer how a refusal shows a row's value: only one that says nothing of anybody, since refusals are logged."""
+    return repr(value) if str(value).lower() in _IMPERSONAL else "a value"
 
 
 def refuse_changed(what: str, *, began: Mapping[str, Any], now: Mapping[str, Any], meta: Mapping[str, Any]) -> None:

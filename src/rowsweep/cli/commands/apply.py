@@ -10,6 +10,7 @@ from rowsweep.cli.commands.ledger import watch_run
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
 from rowsweep.cli.stopping import INTERRUPTED, Signals
+from rowsweep.errors import AlreadyApplied
 from rowsweep.show import tables
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ def apply(
             done.append(entry)
             if dry_run or application.action not in ("launch", "live"):
                 continue
-            run = sweep.launch()
+            try:
+                run = sweep.launch()
+            except AlreadyApplied:
+                entry.update(action="applied", why="by another process, a moment ago", status="done")
+                continue
             entry["run_id"] = str(run.run_id)
             if wait:
                 entry["status"] = watch_run(run, session.output, signals, as_documents=False).status

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from rowsweep.errors import InvalidFrame
 from rowsweep.sweeps.keyset.catalog import Column, quoted
+from rowsweep.sweeps.refusals import shown_value
 
 if TYPE_CHECKING:
     import polars as pl
@@ -213,7 +214,7 @@ def _unreadable(data: bytes, columns: list[ColumnForm], key: tuple[str, ...], wh
 def _no_place(column: str, row: dict[str, Any], key: tuple[str, ...], kind: str) -> InvalidFrame:
     shown = ", ".join(f"{name}={row[name]}" for name in key)
     return InvalidFrame(
-        f"Column {column!r} holds {row[column]!r:.200} in the row {shown}, which a frame's {kind} cannot hold.",
+        f"Column {column!r} holds {shown_value(row[column])} in the row {shown}, which a frame's {kind} cannot hold.",
         fix="leave the column out of Rows(columns=…), read batch.rows instead, or correct the value",
         meta={"column": column, "key": shown, "type": kind},
     )

@@ -122,3 +122,12 @@ def test_the_row_that_is_named_is_the_one_that_holds_the_value(connection: Conne
     connection.execute("update t set day = 'infinity' where a in (1777, 2999)")
     with pytest.raises(InvalidFrame, match=r"Column 'day' \(date\) holds 'infinity' in the row a=1777, b=k1777,"):
         export(connection, "t")
+
+
+def test_a_refusal_shows_no_value_that_could_be_somebodys(connection: Connection) -> None:
+    """N-112, N-092: it is logged and kept in the ledger; column and key say where to look."""
+    connection.execute("create table t (id int primary key, notes text[])")
+    connection.execute("insert into t values (1, array[array['secret diagnosis']])")
+    with pytest.raises(InvalidFrame, match=r"Column 'notes' .* holds a value in the row id=1") as refused:
+        export(connection, "t")
+    assert "diagnosis" not in str(refused.value) + repr(refused.value.meta)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rowsweep.errors import InvalidFrame
 from rowsweep.sweeps.export.types.values import Unholdable, finished
 from rowsweep.sweeps.export.types.wire import read_column, wire_type
+from rowsweep.sweeps.refusals import shown_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,7 @@ def _no_place(schema: ExportSchema, texts: list[pa.Array], field: Field, at: int
     row = {name: column[at].as_py() for name, column in zip(names, texts, strict=True)}
     shown = ", ".join(f"{name}={row[name]}" for name in schema.key if name in row)
     return InvalidFrame(
-        f"Column {field.name!r} ({field.type.text}) holds {row[field.name]!r:.200} in the row {shown:.200}, "
+        f"Column {field.name!r} ({field.type.text}) holds {shown_value(row[field.name])} in the row {shown:.200}, "
         f"which {field.arrow} cannot hold.",
         fix=f"as_text=[{field.name!r}] exports the column as its text; or leave it out of Rows(columns=…)",
         meta={"column": field.name, "key": shown, "type": str(field.arrow)},
