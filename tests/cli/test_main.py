@@ -184,6 +184,16 @@ def test_missing_tables_are_refused_with_the_command_that_makes_them(
     assert "fix: rowsweep schema install" in capsys.readouterr().err
 
 
+def test_a_fix_says_which_flags_its_command_needs_too(
+    folder: Path, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S-432: typed as it stands it would go to another database."""
+    refused = CommandLine(dsn, capsys)("ledger")
+    assert "fix: rowsweep schema install\n       with the --dsn of this command\n" in refused.err
+    both = CommandLine(dsn, capsys)("ledger", "--schema=elsewhere")
+    assert "with the --dsn and --schema of this command" in both.err
+
+
 def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--version"])

@@ -52,6 +52,12 @@ def hoisted(arguments: Sequence[str]) -> list[str]:
     return front + rest
 
 
+def places_in(arguments: Sequence[str]) -> list[str]:
+    """Answer the flags of a command line that say where rowsweep's tables are."""
+    before = list(islice(arguments, arguments.index("--") if "--" in arguments else None))
+    return [flag for flag in ("--dsn", "--schema") if any(one == flag or one.startswith(f"{flag}=") for one in before)]
+
+
 def asks_for_json(arguments: Sequence[str]) -> bool:
     """Say whether a refusal of this command line is to be JSON, also where it could not be parsed."""
     return "--json" in islice(arguments, arguments.index("--") if "--" in arguments else None)

@@ -26,7 +26,7 @@ from rowsweep.cli.commands import (
 )
 from rowsweep.cli.commands.jobs import command as jobs
 from rowsweep.cli.demo import command as demo
-from rowsweep.cli.everywhere import Everywhere, asks_for_json, hoisted
+from rowsweep.cli.everywhere import Everywhere, asks_for_json, hoisted, places_in
 from rowsweep.cli.output import Output
 from rowsweep.cli.session import Session
 from rowsweep.errors import RowsweepError
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         typer.main.get_command(application).main(hoisted(given), prog_name="rowsweep")
     except RowsweepError as error:
-        Output(is_json=asks_for_json(given)).refuse(error)
+        Output(is_json=asks_for_json(given)).refuse(error, flags=places_in(given))
         sys.exit(1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +94,11 @@ class Output:
         sys.stderr.write(f"{words}\n")
         sys.stderr.flush()
 
-    def refuse(self, error: RowsweepError) -> None:
-        """Write a refusal on stderr: its cause, where it is known the place, and its fix."""
+    def refuse(self, error: RowsweepError, *, flags: Sequence[str] = ()) -> None:
+        """Write a refusal on stderr: its cause, where it is known the place, and its fix.
+
+        `flags` are those of this command that a command named by the fix needs as well.
+        """
         if self.is_json:
             refusal: dict[str, Any] = {"code": error.code, "cause": error.cause, "fix": error.fix, "meta": error.meta}
             self.note(_json_text(refusal))
@@ -105,6 +108,8 @@ class Output:
         if isinstance(place, str):
             self.note(f"   at: {clean(place)}")
         self.note("\n".join(_indented("  fix", error.fix)))
+        if flags and "rowsweep " in error.fix:
+            self.note(f"       with the {' and '.join(flags)} of this command")
         self.note(f" code: {error.code}")
 
 
