@@ -6,8 +6,8 @@ STAMP := $(VENV)/.ready
 CODE := src tests benchmarks
 ONLY ?=
 ARGS ?=
-# Each process of the tests has an embedded server of its own.
-SIDE_BY_SIDE := -n auto --maxprocesses 4
+# Each process of the tests has an embedded server of its own; one more than there are cores, as much of it is waiting.
+SIDE_BY_SIDE := -n $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 1) + 1, 4))')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-slow test-browser demo bench notebook build clean

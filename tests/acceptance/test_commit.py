@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.harness import FORMS, Site, until
 from tests.acceptance.wire import Cut, Wire
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 # The commit of a batch with such a row takes its time, and its session holds the job row until it is decided.
 SLOW_COMMIT = """

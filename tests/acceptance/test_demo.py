@@ -18,7 +18,7 @@ from rowsweep.cli.loading import load_app
 from rowsweep.jobs.registry import reset_jobs
 from tests.cli.commands import wait_until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 HERE = Path(__file__).parents[2]
 ROWS = 60_000

@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.harness import FORMS, Process, Site
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 LAPSE = "update x_jobs set visible_at = now(); update x_job_leases set expires_at = now()"
 STEAL = "update x_jobs set claims = claims + 1, claimed_by = 'thief', visible_at = now() + interval '1 second'"

@@ -7,7 +7,7 @@ import pytest
 from tests.acceptance.harness import Site
 from tests.acceptance.storm import Storm, reported
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
 YOUNG = 1_000
 LEAST_SECONDS, MOST_SECONDS = 0.005, 0.03
