@@ -100,6 +100,7 @@ def test_the_folder_is_read_as_it_is_by_polars_duckdb_and_pyarrow(field: Field, 
     field.sweep(orders(tmp_path))
     expected = [price for (price,) in field.sql("select price from orders order by id")]
     assert pl.scan_parquet(tmp_path / "*.parquet").collect()["price"].to_list() == expected
+    assert pl.scan_parquet(tmp_path, hidden_file_prefix="_").collect()["price"].to_list() == expected
     assert pads.dataset(tmp_path, format="parquet").to_table()["price"].to_pylist() == expected
     with duckdb.connect() as duck:
         found = duck.execute(f"select price from read_parquet('{tmp_path}/*.parquet') order by id").fetchall()
