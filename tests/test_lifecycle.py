@@ -213,7 +213,6 @@ def test_leaving_the_interpreter_shuts_down_and_an_abandoned_body_does_not_hold_
     assert out == "exit False\n"
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
 def test_a_forked_child_never_runs_its_parents_hooks() -> None:
     """N-002."""
     out = run_python("""

@@ -338,6 +338,13 @@ def test_an_endpoint_that_cannot_be_is_refused_without_showing_it(given: dict[st
     assert "s3cret" not in str(refused.value)
 
 
+def test_there_is_no_deadline_unless_one_is_declared(sender: Sender) -> None:
+    """S-377: it is a job's own `timeout`."""
+    assert sender.declare("https://shop.example/hooks").options.timeout is None
+    reset_jobs()
+    assert sender.declare("https://shop.example/hooks", timeout="20s").options.timeout == timedelta(seconds=20)
+
+
 def test_a_deadline_aborts_the_request_and_records_nothing(sender: Sender, receive: Receive) -> None:
     """S-375: the receiver sees the connection end."""
     receiver = receive(hang)

@@ -47,6 +47,8 @@ class Place:
 
         Raises DriverUnavailable.
         """
+        if self._is_limit_known:
+            return self._role_limit  # without the lock, as above
         with self._lock:
             if not self._is_limit_known:
                 with connect_once(self._dsn, self.name) as connection, own_errors(self.name):
