@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
@@ -114,82 +114,45 @@ class HandlerWanted:
         )
 
 
+class BackfillOptions(TypedDict, total=False):
+    """What may be said of any backfill beside its rows and its work."""
+
+    batch_rows: int
+    adapt: bool
+    rate: str | Rate | None
+    environments: Sequence[str]
+    requires: Sequence[str]
+    lock_timeout: str | timedelta
+    statement_timeout: str | timedelta
+    source: Any
+    tenant: Tenant
+    input: Any
+    queue: str
+    priority: int
+    retry: Retry | None
+    concurrency: int | None
+    timeout: str | timedelta | None
+    on_settled: SweepHook | None
+    description: str | None
+
+
+class HandlerOptions(BackfillOptions, total=False):
+    """What may be said of a backfill with a handler besides."""
+
+    atomic: bool
+
+
 @overload
 def backfill(
-    name: str,
-    handler: None = None,
-    *,
-    rows: Rows,
-    set: Mapping[str, str],
-    batch_rows: int = ...,
-    adapt: bool = ...,
-    rate: str | Rate | None = ...,
-    environments: Sequence[str] = ...,
-    requires: Sequence[str] = ...,
-    tenant: Tenant = ...,
-    input: Any = ...,
-    queue: str = ...,
-    priority: int = ...,
-    retry: Retry | None = ...,
-    concurrency: int | None = ...,
-    timeout: str | timedelta | None = ...,
-    on_settled: SweepHook | None = ...,
-    description: str | None = ...,
-    lock_timeout: str | timedelta = ...,
-    statement_timeout: str | timedelta = ...,
-    source: Any = ...,
+    name: str, handler: None = None, *, rows: Rows, set: Mapping[str, str], **given: Unpack[BackfillOptions]
 ) -> Sweep[Any]: ...
 @overload
 def backfill(
-    name: str,
-    handler: None = None,
-    *,
-    rows: Rows,
-    set: None = None,
-    atomic: bool = ...,
-    batch_rows: int = ...,
-    adapt: bool = ...,
-    rate: str | Rate | None = ...,
-    environments: Sequence[str] = ...,
-    requires: Sequence[str] = ...,
-    tenant: Tenant = ...,
-    input: Any = ...,
-    queue: str = ...,
-    priority: int = ...,
-    retry: Retry | None = ...,
-    concurrency: int | None = ...,
-    timeout: str | timedelta | None = ...,
-    on_settled: SweepHook | None = ...,
-    description: str | None = ...,
-    lock_timeout: str | timedelta = ...,
-    statement_timeout: str | timedelta = ...,
-    source: Any = ...,
+    name: str, handler: None = None, *, rows: Rows, set: None = None, **given: Unpack[HandlerOptions]
 ) -> Callable[[Handler], Sweep[Any]]: ...
 @overload
 def backfill(
-    name: str,
-    handler: Handler,
-    *,
-    rows: Rows,
-    set: None = None,
-    atomic: bool = ...,
-    batch_rows: int = ...,
-    adapt: bool = ...,
-    rate: str | Rate | None = ...,
-    environments: Sequence[str] = ...,
-    requires: Sequence[str] = ...,
-    tenant: Tenant = ...,
-    input: Any = ...,
-    queue: str = ...,
-    priority: int = ...,
-    retry: Retry | None = ...,
-    concurrency: int | None = ...,
-    timeout: str | timedelta | None = ...,
-    on_settled: SweepHook | None = ...,
-    description: str | None = ...,
-    lock_timeout: str | timedelta = ...,
-    statement_timeout: str | timedelta = ...,
-    source: Any = ...,
+    name: str, handler: Handler, *, rows: Rows, set: None = None, **given: Unpack[HandlerOptions]
 ) -> Sweep[Any]: ...
 def backfill(
     name: str, handler: Handler | None = None, *, rows: Any = None, set: Any = None, tenant: Any = "none", **given: Any
