@@ -31,7 +31,7 @@ def test_a_row_opens_running_with_nothing_done(world: World) -> None:
     assert kept == {name: getattr(asked, name) for name in asked.__slots__}
     assert (row.status, row.wanted, row.waiting_for) == ("running", "run", None)
     assert (row.rows, row.written, row.batches, row.cursor, row.active_seconds) == (0, 0, 0, None, 0.0)
-    assert (row.samples, row.rejected, row.rejected_rows, row.shards) == ([], [], 0, None)
+    assert (row.samples, row.rejected_rows, row.shards) == ([], 0, None)
     assert (row.estimated_rows, row.estimate_source, row.finished_at) == (None, None, None)
     assert is_near(row.started_at, world.hands.now())
     assert (row.live, row.job_id, row.job_state, row.attempt, row.retry_at) == (True, job.id, "running", 1, None)

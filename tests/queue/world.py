@@ -39,6 +39,7 @@ from rowsweep.queue.records import (
     WorkerInfo,
     claim_of,
 )
+from rowsweep.queue.rejected import RejectedStore
 from rowsweep.queue.verdicts import Bury, Done, Drop, Park, Settlement, Verdict
 
 ERROR = Failure(text="ValueError: no", code="X_TIMEOUT", stop_reason="attempts")
@@ -85,6 +86,10 @@ class World:
     @property
     def ledger(self) -> LedgerStore:
         return _present(self.driver.stores().ledger)
+
+    @property
+    def rejected(self) -> RejectedStore:
+        return _present(self.driver.stores().rejected)
 
     @property
     def events(self) -> EventStore:

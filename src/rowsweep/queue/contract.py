@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Wanted,
         WorkerInfo,
     )
+    from rowsweep.queue.rejected import RejectedStore
     from rowsweep.queue.retention import RetentionStore
     from rowsweep.queue.schedules import LeaderStore, ScheduleStore
     from rowsweep.queue.selection import BulkResult, JobPosition, JobSet
@@ -271,6 +272,7 @@ class Stores:
     jobs: JobStore
     steps: StepStore
     ledger: LedgerStore | None = None
+    rejected: RejectedStore | None = None
     inspection: InspectionStore | None = None
     steering: SteeringStore | None = None
     workers: WorkerStore | None = None

@@ -393,7 +393,6 @@ class Backfill:
     shards: Any
     input: Any
     options: Any
-    rejected: Any
     rejected_rows: int
     launched_by: str | None
     last_error: str | None

@@ -27,7 +27,7 @@ def row(run_id: UUID, **changed: Any) -> Backfill:
         "run_id": run_id, "name": "totals", "kind": "backfill", "checksum": "c", "app_version": None,
         "environment": "test", "status": "running", "wanted": "run", "waiting_for": None, "rows": 10, "written": 10,
         "batches": 1, "cursor": None, "estimated_rows": 100, "estimate_source": "plan", "active_seconds": 1.0,
-        "samples": [], "shards": None, "input": None, "options": None, "rejected": None, "rejected_rows": 0,
+        "samples": [], "shards": None, "input": None, "options": None, "rejected_rows": 0,
         "launched_by": None, "last_error": None, "last_error_code": None, "started_at": AT, "updated_at": AT,
         "finished_at": None, "live": True, "job_id": run_id, "job_state": "running", "attempt": 1,
         "max_attempts": 20, "retry_at": None,

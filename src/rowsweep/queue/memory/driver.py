@@ -13,6 +13,7 @@ from rowsweep.queue.memory.holds.pauses import MemoryPauses
 from rowsweep.queue.memory.holds.slots import MemorySlots
 from rowsweep.queue.memory.inspection import MemoryInspection
 from rowsweep.queue.memory.jobs import MemoryJobs
+from rowsweep.queue.memory.ledger.rejected import MemoryRejected
 from rowsweep.queue.memory.ledger.store import MemoryLedger
 from rowsweep.queue.memory.outbox.store import MemoryOutbox
 from rowsweep.queue.memory.schedules import MemoryLeader, MemorySchedules
@@ -128,6 +129,7 @@ def _stores_over(state: State) -> Stores:
         jobs=MemoryJobs(state),
         steps=MemorySteps(state),
         ledger=MemoryLedger(state),
+        rejected=MemoryRejected(state),
         inspection=MemoryInspection(state),
         steering=MemorySteering(state),
         workers=MemoryWorkers(state),

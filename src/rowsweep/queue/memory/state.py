@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from rowsweep.queue.memory.events.store import KeptEvent
     from rowsweep.queue.outbox import StagedJob
     from rowsweep.queue.records import Backfill, Claim, Job, Step, WorkerInfo
+    from rowsweep.queue.rejected import RejectedRow
     from rowsweep.queue.schedules import Leadership
 
-_BACKFILL_JSON: Final = ("cursor", "samples", "shards", "input", "options", "rejected")
+_BACKFILL_JSON: Final = ("cursor", "samples", "shards", "input", "options")
 
 Key = tuple[str, str, str]
 CounterKey = tuple["CounterTier", "datetime", str]
@@ -57,6 +58,7 @@ class State:
     live: dict[Key, UUID] = field(default_factory=dict)
     steps: dict[tuple[UUID, str], Step] = field(default_factory=dict)
     ledger: dict[UUID, Backfill] = field(default_factory=dict)
+    rejected: dict[UUID, tuple[RejectedRow, ...]] = field(default_factory=dict)
     workers: dict[str, WorkerRow] = field(default_factory=dict)
     watermarks: dict[str, datetime] = field(default_factory=dict)
     leaders: dict[str, Leadership] = field(default_factory=dict)
@@ -141,6 +143,7 @@ class State:
             self.live,
             self.steps,
             self.ledger,
+            self.rejected,
             self.workers,
             self.slots,
             self.pauses,

@@ -23,6 +23,7 @@ from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
 from rowsweep.queue.postgres.stores.ledger import PostgresLedger
+from rowsweep.queue.postgres.stores.rejected import PostgresRejected
 from rowsweep.queue.postgres.stores.schedules.advisory import AdvisoryLock
 from rowsweep.queue.postgres.stores.schedules.leader import PostgresLeader
 from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedules
@@ -187,6 +188,7 @@ def _stores_over(session: Session) -> Stores:
         jobs=PostgresJobs(session),
         steps=PostgresSteps(session),
         ledger=PostgresLedger(session),
+        rejected=PostgresRejected(session),
         inspection=PostgresInspection(session),
         steering=PostgresSteering(session),
         workers=PostgresWorkers(session),

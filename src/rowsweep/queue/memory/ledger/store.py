@@ -203,7 +203,6 @@ def _opened(row: NewBackfill, now: datetime) -> Backfill:
         shards=None,
         input=jsonb.bind(row.input),
         options=jsonb.bind(row.options),
-        rejected="[]",
         rejected_rows=0,
         launched_by=row.launched_by,
         last_error=None,

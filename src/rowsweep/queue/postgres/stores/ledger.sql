@@ -141,7 +141,7 @@ join /* schema */x_backfills b on b.run_id = %(run_id)s::uuid;
 -- name: get
 select b.run_id, b.name, b.kind, b.checksum, b.app_version, b.environment, b.status, b.wanted, b.waiting_for,
        b.rows, b.written, b.batches, b.cursor, b.estimated_rows, b.estimate_source, b.active_seconds, b.samples,
-       b.shards, b.input, b.options, b.rejected, b.rejected_rows, b.launched_by, b.last_error,
+       b.shards, b.input, b.options, b.rejected_rows, b.launched_by, b.last_error,
        b.last_error_code, b.started_at, b.updated_at, b.finished_at, coalesce(l.live, false), f.id, f.state,
        f.attempt, f.retry_at, f.max_attempts
 from /* schema */x_backfills b
@@ -164,13 +164,13 @@ where b.run_id = %(run_id)s::uuid;
 -- The page is cut before the jobs are looked up.
 select b.run_id, b.name, b.kind, b.checksum, b.app_version, b.environment, b.status, b.wanted, b.waiting_for,
        b.rows, b.written, b.batches, b.cursor, b.estimated_rows, b.estimate_source, b.active_seconds, b.samples,
-       b.shards, b.input, b.options, b.rejected, b.rejected_rows, b.launched_by, b.last_error,
+       b.shards, b.input, b.options, b.rejected_rows, b.launched_by, b.last_error,
        b.last_error_code, b.started_at, b.updated_at, b.finished_at, coalesce(l.live, false), f.id, f.state,
        f.attempt, f.retry_at, f.max_attempts
 from (
   select p.run_id, p.name, p.kind, p.checksum, p.app_version, p.environment, p.status, p.wanted, p.waiting_for,
          p.rows, p.written, p.batches, p.cursor, p.estimated_rows, p.estimate_source, p.active_seconds,
-         p.samples, p.shards, p.input, p.options, p.rejected, p.rejected_rows, p.launched_by, p.last_error,
+         p.samples, p.shards, p.input, p.options, p.rejected_rows, p.launched_by, p.last_error,
          p.last_error_code, p.started_at, p.updated_at, p.finished_at
   from /* schema */x_backfills p
   where (%(name)s::text is null or p.name = %(name)s::text)
