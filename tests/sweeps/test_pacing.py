@@ -13,7 +13,8 @@ from rowsweep.sweeps.batch.batch import BatchPlace
 from rowsweep.sweeps.batch.sizing import LEAST_ROWS, MOST_ROWS, BatchSize
 from rowsweep.sweeps.passes.pacing import Pacer
 from rowsweep.sweeps.passes.position import Plan, Position, as_checkpoint
-from rowsweep.sweeps.passes.progress import MOST_SAMPLES, Progress
+from rowsweep.queue.records import MOST_SAMPLES
+from rowsweep.sweeps.passes.progress import Progress
 
 
 class HandClock:

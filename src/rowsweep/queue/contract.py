@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.retention import RetentionStore
     from rowsweep.queue.schedules import LeaderStore, ScheduleStore
     from rowsweep.queue.selection import BulkResult, JobPosition, JobSet
+    from rowsweep.queue.shards import ShardStore
     from rowsweep.queue.verdicts import Settlement
     from rowsweep.queue.wake import WakeSource
 
@@ -285,6 +286,7 @@ class Stores:
     health: HealthStore | None = None
     counters: CounterStore | None = None
     outbox: OutboxStore | None = None
+    shards: ShardStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

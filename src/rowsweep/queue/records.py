@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.jobs.json_form import Json
+    from rowsweep.queue.shards import ShardFigures
     from rowsweep.telemetry.instruments import Depth
 
 JobState = Literal["ready", "delayed", "running", "suspended", "done", "failed", "dead", "cancelled"]
@@ -28,6 +29,7 @@ LIVE_STATES: Final[tuple[JobState, ...]] = ("ready", "delayed", "running", "susp
 FINISHED_STATES: Final[tuple[JobState, ...]] = ("done", "failed", "dead", "cancelled")
 WAITING_STATES: Final[tuple[JobState, ...]] = ("ready", "delayed", "suspended")
 JOB_STATES: Final[tuple[JobState, ...]] = LIVE_STATES + FINISHED_STATES
+MOST_SAMPLES: Final = 240
 BACKFILL_STATUSES: Final[tuple[BackfillStatus, ...]] = ("running", "paused", "done", "failed", "cancelled")
 
 DEFAULT_QUEUE: Final = "default"
@@ -316,6 +318,7 @@ class BatchClose:
     one batch twice. `marker` is the transaction-local setting `rowsweep.batch` the batch was begun with: it is
     gone when the handler ended the transaction. `totals=None` stores the checkpoint and leaves the ledger's figures.
     `restarts` asks to count attempts anew; one in its first attempt, or that has closed a batch in this one, need not.
+    One of several jobs of a run gives its own figures as `shard`, and no totals.
     """
 
     claim: Claim
@@ -327,6 +330,7 @@ class BatchClose:
     marker: str | None = None
     checksum: str | None = None
     restarts: bool = True
+    shard: ShardFigures | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

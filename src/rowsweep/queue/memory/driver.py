@@ -14,6 +14,7 @@ from rowsweep.queue.memory.holds.slots import MemorySlots
 from rowsweep.queue.memory.inspection import MemoryInspection
 from rowsweep.queue.memory.jobs import MemoryJobs
 from rowsweep.queue.memory.ledger.rejected import MemoryRejected
+from rowsweep.queue.memory.ledger.shards import MemoryShards
 from rowsweep.queue.memory.ledger.store import MemoryLedger
 from rowsweep.queue.memory.outbox.store import MemoryOutbox
 from rowsweep.queue.memory.schedules import MemoryLeader, MemorySchedules
@@ -142,4 +143,5 @@ def _stores_over(state: State) -> Stores:
         health=MemoryHealth(state),
         counters=MemoryCounters(state),
         outbox=MemoryOutbox(state),
+        shards=MemoryShards(state),
     )

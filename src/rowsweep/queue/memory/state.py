@@ -108,9 +108,9 @@ class State:
         if self.live.get(key_of(job)) == job.id:
             del self.live[key_of(job)]
 
-    def remove_steps(self, run_id: UUID) -> None:
-        """Delete a run's steps."""
-        for key in [key for key in self.steps if key[0] == run_id]:
+    def remove_steps(self, run_id: UUID, *, suffix: str = "") -> None:
+        """Delete a run's steps, or those of it whose names end so."""
+        for key in [key for key in self.steps if key[0] == run_id and key[1].endswith(suffix)]:
             del self.steps[key]
 
     def held(self, claim: Claim) -> Job | None:

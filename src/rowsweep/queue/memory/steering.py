@@ -17,6 +17,7 @@ from rowsweep.queue.refusals import (
     check_requeueable,
     not_promotable,
 )
+from rowsweep.queue.shards import shard_number, shard_suffix
 from rowsweep.queue.selection import MAX_BULK_ROWS, PROMOTABLE_STATES, BulkResult
 
 if TYPE_CHECKING:
@@ -174,6 +175,9 @@ def cancel_job(state: State, job: Job, reason: str | None, now: datetime) -> Job
 def remove_job(state: State, job: Job) -> None:
     """Delete a job; with the last of a run's jobs go its steps, and its ledger row ends."""
     state.remove(job)
+    number = shard_number(job.concurrency_key)
+    if number > 1:
+        state.remove_steps(job.run_id, suffix=shard_suffix(number))
     if not state.jobs_of(job.run_id):
         state.remove_steps(job.run_id)
         end_backfill(state, replace(job, last_error=None), "cancelled", state.now())

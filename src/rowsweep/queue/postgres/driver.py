@@ -27,6 +27,7 @@ from rowsweep.queue.postgres.stores.rejected import PostgresRejected
 from rowsweep.queue.postgres.stores.schedules.advisory import AdvisoryLock
 from rowsweep.queue.postgres.stores.schedules.leader import PostgresLeader
 from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedules
+from rowsweep.queue.postgres.stores.holds.shards import PostgresShards
 from rowsweep.queue.postgres.stores.steering import PostgresSteering
 from rowsweep.queue.postgres.stores.steps import PostgresSteps
 from rowsweep.queue.postgres.stores.upkeep.counters import PostgresCounters
@@ -201,6 +202,7 @@ def _stores_over(session: Session) -> Stores:
         health=PostgresHealth(session),
         counters=PostgresCounters(session),
         outbox=PostgresOutbox(session),
+        shards=PostgresShards(session),
     )
 
 

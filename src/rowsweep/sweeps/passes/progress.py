@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.clock import real_monotonic
-from rowsweep.queue.records import SweepTotals
+from rowsweep.queue.records import MOST_SAMPLES, SweepTotals
 
 if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill
     from rowsweep.sweeps.passes.position import Position
 
-MOST_SAMPLES: Final = 240
 _SAMPLE_SECONDS: Final = 1.0
 
 

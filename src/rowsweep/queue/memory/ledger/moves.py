@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rowsweep.jobs.failure import Failure
+from rowsweep.queue.memory import jsonb
+from rowsweep.queue.shards import shard_number
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from rowsweep.queue.memory.state import State
     from rowsweep.queue.records import Backfill, Job
+    from rowsweep.queue.shards import ShardStatus
 
 OPEN_STATUSES: Final = ("running", "paused")
 Ended = Literal["failed", "cancelled"]
@@ -28,7 +31,17 @@ def end_backfill(state: State, job: Job, status: Ended, now: datetime) -> None:
     row = open_backfill(state, job)
     if row is not None:
         error = None if job.last_error is None else Failure(text=job.last_error, code=job.last_error_code)
-        state.ledger[row.run_id] = ended_row(row, status, error, now)
+        ended = ended_row(row, status, error, now)
+        if status == "failed" and ended.shards is not None:
+            ended = replace(with_status(ended, shard_number(job.concurrency_key), "failed"), wanted="cancel")
+        state.ledger[row.run_id] = ended
+
+
+def with_status(row: Backfill, number: int, status: ShardStatus) -> Backfill:
+    """Answer the row with one shard's status set."""
+    shards: list[dict[str, Any]] = jsonb.read(row.shards) or []
+    told = [{**shard, "status": status} if at == number else shard for at, shard in enumerate(shards, 1)]
+    return replace(row, shards=jsonb.bind(told))
 
 
 def ended_row(row: Backfill, status: Ended, error: Failure | None, now: datetime) -> Backfill:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rowsweep.errors import NotCancellable, SweepNotFound, SweepNotLive
 from rowsweep.jobs.failure import Failure
 from rowsweep.queue.memory import jsonb
-from rowsweep.queue.memory.ledger.moves import OPEN_STATUSES, ended_row
+from rowsweep.queue.memory.ledger.moves import OPEN_STATUSES, ended_row, with_status
 from rowsweep.queue.memory.settle import PARKED_SECONDS
 from rowsweep.queue.memory.steering import cancel_job, refuse_taken_key, requeue_job
 from rowsweep.queue.records import LIVE_STATES, Tuning
@@ -84,9 +84,15 @@ def _resume(state: State, row: Backfill, now: datetime) -> Backfill:
         raise _not_live(row, "resumed")
     for job in unfinished:
         refuse_taken_key(state, job)
+    for job in [job for job in jobs if job.state == "suspended"]:
+        state.write(replace(job, state="ready", attempt=0, run_at=now, updated_at=now))
     for job in unfinished:
         requeue_job(state, job, now)
-    return state.ledger[row.run_id]
+    reopened = state.ledger[row.run_id]
+    for number, shard in enumerate(jsonb.read(reopened.shards) or [], 1):
+        if shard["status"] in ("failed", "cancelled"):
+            reopened = with_status(reopened, number, "running")
+    return _write(state, reopened)
 
 
 def _cancel(state: State, row: Backfill, reason: str | None, now: datetime) -> Backfill:

@@ -242,7 +242,10 @@ buried as (
 ledger as (
   update /* schema */x_backfills b
   set status = 'failed', waiting_for = null, last_error = %(error)s::text, last_error_code = null,
-      finished_at = now(), updated_at = now()
+      finished_at = now(), updated_at = now(),
+      wanted = case when b.shards is null then b.wanted else 'cancel' end,
+      shards = jsonb_set(b.shards, array[
+        (coalesce(substring(d.concurrency_key from ':s([0-9]{2})$')::integer, 1) - 1)::text, 'status'], '"failed"')
   from buried d
   where b.run_id = any (array[d.run_id]) and b.status in ('running', 'paused')
   returning b.run_id
@@ -359,7 +362,8 @@ moved as (
       updated_at = now()
   from plan p
   where j.id = any (array[p.id])
-  returning p.position, j.name, j.queue, p.wakes and j.run_at < now() + interval '30 seconds' as wakes
+  returning p.position, j.name, j.queue, p.wakes and j.run_at < now() + interval '30 seconds' as wakes,
+            coalesce(substring(j.concurrency_key from ':s([0-9]{2})$')::integer, 1) as shard
 ),
 ledger as (
   update /* schema */x_backfills b
@@ -368,6 +372,13 @@ ledger as (
       waiting_for = null,
       last_error = case when p.sets_error then p.error else b.last_error end,
       last_error_code = case when p.sets_error then p.error_code else b.last_error_code end,
+      -- The other shards of a run hear of one that failed by what is wanted; no settle locks their rows.
+      wanted = case when p.state in ('dead', 'failed') and b.shards is not null then 'cancel' else b.wanted end,
+      shards = case
+        when p.state in ('dead', 'failed') and b.shards is not null
+          then jsonb_set(b.shards, array[(m.shard - 1)::text, 'status'], '"failed"')
+        else b.shards
+      end,
       updated_at = now()
   from moved m
   join plan p on p.position = m.position

@@ -143,18 +143,19 @@ select b.run_id, b.name, b.kind, b.checksum, b.app_version, b.environment, b.sta
        b.rows, b.written, b.batches, b.cursor, b.estimated_rows, b.estimate_source, b.active_seconds, b.samples,
        b.shards, b.input, b.options, b.rejected_rows, b.launched_by, b.last_error,
        b.last_error_code, b.started_at, b.updated_at, b.finished_at, coalesce(l.live, false), f.id, f.state,
-       f.attempt, f.retry_at, f.max_attempts
+       coalesce(l.retries, f.attempt), l.retry_at, f.max_attempts
 from /* schema */x_backfills b
 left join lateral (
-  select j.id, j.state, j.attempt, j.max_attempts,
-         case when j.state = 'ready' and j.run_at > now() then j.run_at end as retry_at
+  select j.id, j.state, j.attempt, j.max_attempts
   from /* schema */x_jobs j
   where j.run_id = b.run_id
   order by j.created_at, j.id
   limit 1
 ) f on true
 left join lateral (
-  select bool_or(j.visible_at > now()) as live
+  select bool_or(j.visible_at > now()) as live,
+         min(j.run_at) filter (where j.state = 'ready' and j.run_at > now()) as retry_at,
+         max(j.attempt) filter (where j.state = 'ready' and j.run_at > now()) as retries
   from /* schema */x_jobs j
   where j.run_id = b.run_id
 ) l on true
@@ -166,7 +167,7 @@ select b.run_id, b.name, b.kind, b.checksum, b.app_version, b.environment, b.sta
        b.rows, b.written, b.batches, b.cursor, b.estimated_rows, b.estimate_source, b.active_seconds, b.samples,
        b.shards, b.input, b.options, b.rejected_rows, b.launched_by, b.last_error,
        b.last_error_code, b.started_at, b.updated_at, b.finished_at, coalesce(l.live, false), f.id, f.state,
-       f.attempt, f.retry_at, f.max_attempts
+       coalesce(l.retries, f.attempt), l.retry_at, f.max_attempts
 from (
   select p.run_id, p.name, p.kind, p.checksum, p.app_version, p.environment, p.status, p.wanted, p.waiting_for,
          p.rows, p.written, p.batches, p.cursor, p.estimated_rows, p.estimate_source, p.active_seconds,
@@ -182,15 +183,16 @@ from (
   limit %(limit)s::bigint
 ) b
 left join lateral (
-  select j.id, j.state, j.attempt, j.max_attempts,
-         case when j.state = 'ready' and j.run_at > now() then j.run_at end as retry_at
+  select j.id, j.state, j.attempt, j.max_attempts
   from /* schema */x_jobs j
   where j.run_id = b.run_id
   order by j.created_at, j.id
   limit 1
 ) f on true
 left join lateral (
-  select bool_or(j.visible_at > now()) as live
+  select bool_or(j.visible_at > now()) as live,
+         min(j.run_at) filter (where j.state = 'ready' and j.run_at > now()) as retry_at,
+         max(j.attempt) filter (where j.state = 'ready' and j.run_at > now()) as retries
   from /* schema */x_jobs j
   where j.run_id = b.run_id
 ) l on true
@@ -270,15 +272,21 @@ where b.run_id = %(run_id)s::uuid
 returning b.run_id;
 
 -- name: reopen
+-- A shard that had not heard of the end, and waits, goes on with the others.
 with due as (
   update /* schema */x_jobs j
   set state = 'ready', attempt = 0, run_at = now(), last_error = null, last_error_code = null, stop_reason = null,
       updated_at = now()
-  where j.run_id = %(run_id)s::uuid and j.state || '' in ('failed', 'dead', 'cancelled')
+  where j.run_id = %(run_id)s::uuid and j.state || '' in ('failed', 'dead', 'cancelled', 'suspended')
   returning j.queue
 )
 update /* schema */x_backfills b
-set wanted = 'run', status = 'running', waiting_for = null, last_error = null, last_error_code = null,
+set shards = (
+      select jsonb_agg(
+        case when e.value ->> 'status' in ('failed', 'cancelled') then e.value || '{"status": "running"}' else e.value end
+        order by e.n)
+      from jsonb_array_elements(b.shards) with ordinality e (value, n)),
+    wanted = 'run', status = 'running', waiting_for = null, last_error = null, last_error_code = null,
     finished_at = null, updated_at = now()
 where b.run_id = %(run_id)s::uuid
   and (select count(pg_notify('rowsweep_wake', q.queue)) from (select distinct d.queue from due d) q) >= 0

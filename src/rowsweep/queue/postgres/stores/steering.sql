@@ -78,11 +78,12 @@ from due d
 where (select count(pg_notify('rowsweep_wake', q.queue)) from due q) > 0;
 
 -- name: remove
--- A run's steps go with the last of its jobs; its ledger row stays, and ends where nothing can go on with it.
+-- A run's steps go with the last of its jobs, a later shard's own with its job; the ledger row stays, and ends where
+-- nothing can go on with it.
 with gone as (
   delete from /* schema */x_jobs j
   where j.id = %(job_id)s::uuid and j.state <> 'running'
-  returning j.id, j.run_id
+  returning j.id, j.run_id, substring(j.concurrency_key from ':s[0-9]{2}$') as suffix
 ),
 last as materialized (
   select g.run_id
@@ -91,8 +92,9 @@ last as materialized (
 ),
 steps as (
   delete from /* schema */x_job_steps t
-  using last
-  where t.run_id = last.run_id
+  using gone g
+  where t.run_id = g.run_id
+    and (right(t.name, length(g.suffix)) = g.suffix or exists (select from last))
   returning t.run_id
 ),
 ledger as (
@@ -228,7 +230,7 @@ gone as (
   delete from /* schema */x_jobs j
   using chosen c
   where j.id = any (array[c.id])
-  returning j.run_id
+  returning j.run_id, substring(j.concurrency_key from ':s[0-9]{2}$') as suffix
 ),
 last as materialized (
   select g.run_id
@@ -237,8 +239,9 @@ last as materialized (
 ),
 steps as (
   delete from /* schema */x_job_steps t
-  using last
-  where t.run_id = any (array[last.run_id])
+  using gone g
+  where t.run_id = any (array[g.run_id])
+    and (right(t.name, length(g.suffix)) = g.suffix or exists (select from last where last.run_id = g.run_id))
   returning t.run_id
 ),
 runs as materialized (
