@@ -40,6 +40,7 @@ from rowsweep.queue.records import (
     claim_of,
 )
 from rowsweep.queue.rejected import RejectedStore
+from rowsweep.queue.shards import ShardStore
 from rowsweep.queue.verdicts import Bury, Done, Drop, Park, Settlement, Verdict
 
 ERROR = Failure(text="ValueError: no", code="X_TIMEOUT", stop_reason="attempts")
@@ -102,6 +103,10 @@ class World:
     @property
     def steering(self) -> SteeringStore:
         return _present(self.driver.stores().steering)
+
+    @property
+    def shards(self) -> ShardStore:
+        return _present(self.driver.stores().shards)
 
     @property
     def workers(self) -> WorkerStore:

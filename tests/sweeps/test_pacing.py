@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowsweep.errors import InvalidOption
+from rowsweep.queue.records import MOST_SAMPLES
 from rowsweep.sweeps.batch.batch import BatchPlace
 from rowsweep.sweeps.batch.sizing import LEAST_ROWS, MOST_ROWS, BatchSize
 from rowsweep.sweeps.passes.pacing import Pacer
 from rowsweep.sweeps.passes.position import Plan, Position, as_checkpoint
-from rowsweep.queue.records import MOST_SAMPLES
 from rowsweep.sweeps.passes.progress import Progress
 
 

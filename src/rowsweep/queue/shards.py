@@ -1,4 +1,4 @@
-"""What the jobs of one sweep share: each one's figures in their ledger row, and the locks by which ranges change hands."""
+"""What the jobs of one run share: each one's figures in their ledger row, and locks on each other's rows."""
 
 from __future__ import annotations
 

@@ -84,6 +84,8 @@ def _run_at(job: Job, verdict: Verdict, now: datetime) -> datetime:
         case Retry() | Defer() | Shed():
             return now + timedelta(seconds=verdict.delay_seconds)
         case Park():
+            if job.started_at is not None and job.run_at > job.started_at:
+                return now  # made due while it was on its way
             delay = PARKED_SECONDS if verdict.delay_seconds is None else verdict.delay_seconds
             return verdict.wake_at or now + timedelta(seconds=delay)
         case GiveBack():

@@ -17,8 +17,8 @@ from rowsweep.queue.refusals import (
     check_requeueable,
     not_promotable,
 )
-from rowsweep.queue.shards import shard_number, shard_suffix
 from rowsweep.queue.selection import MAX_BULK_ROWS, PROMOTABLE_STATES, BulkResult
+from rowsweep.queue.shards import shard_number, shard_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

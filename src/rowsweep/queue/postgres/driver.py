@@ -19,6 +19,7 @@ from rowsweep.queue.postgres.pools import Pools
 from rowsweep.queue.postgres.session import JoinedSession, PooledSession, opened
 from rowsweep.queue.postgres.stores.events import PostgresEvents
 from rowsweep.queue.postgres.stores.holds.pauses import PostgresPauses
+from rowsweep.queue.postgres.stores.holds.shards import PostgresShards
 from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
@@ -27,7 +28,6 @@ from rowsweep.queue.postgres.stores.rejected import PostgresRejected
 from rowsweep.queue.postgres.stores.schedules.advisory import AdvisoryLock
 from rowsweep.queue.postgres.stores.schedules.leader import PostgresLeader
 from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedules
-from rowsweep.queue.postgres.stores.holds.shards import PostgresShards
 from rowsweep.queue.postgres.stores.steering import PostgresSteering
 from rowsweep.queue.postgres.stores.steps import PostgresSteps
 from rowsweep.queue.postgres.stores.upkeep.counters import PostgresCounters

@@ -10,7 +10,7 @@ from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.ledger.moves import with_status
 from rowsweep.queue.memory.state import locked, step_answer
 from rowsweep.queue.memory.steps import write_step
-from rowsweep.queue.records import LIVE_STATES, MOST_SAMPLES, BatchClosed, StepPut
+from rowsweep.queue.records import MOST_SAMPLES, WAITING_STATES, BatchClosed, StepPut
 from rowsweep.queue.shards import ShardJob, shard_number
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ class MemoryShards:
         is_expected = step is not None and jsonb.is_same(jsonb.read(step.output), close.expected)
         row = state.ledger.get(close.run_id)
         if job is not None and is_expected:
-            put = StepPut(
-                run_id=close.run_id, name=close.step, kind="checkpoint", status="done", output=close.value
-            )
+            put = StepPut(run_id=close.run_id, name=close.step, kind="checkpoint", status="done", output=close.value)
             write_step(state, put, state.now())
             state.write(replace(job, attempt=min(job.attempt, 1)))
             if row is not None and row.shards is not None:
@@ -105,9 +103,9 @@ class MemoryShards:
         state, row = self._state, self._state.ledger.get(run_id)
         if row is None:
             return
-        now = state.now()
+        now, stops = state.now(), row.wanted == "cancel"
         for job in state.jobs_of(run_id):
-            if _waits_for_others(job) or (row.wanted == "cancel" and job.state in LIVE_STATES and job.state != "running"):
+            if _waits_for_others(job) or (stops and job.state in WAITING_STATES):
                 state.write(replace(job, run_at=now, updated_at=now))
 
     def _moved(self, row: Backfill, shard: ShardFigures) -> Backfill:

@@ -160,13 +160,13 @@ class MemoryLedger:
         now, jobs = self._state.now(), self._state.jobs_of(row.run_id)
         first = jobs[0] if jobs else None
         retrying = [job for job in jobs if job.state == "ready" and job.run_at > now]
-        attempts = [job.attempt for job in retrying] or [first.attempt if first else None]
+        attempt = first.attempt if first else None
         return replace(
             backfill_answer(row),
             live=any(job.visible_at is not None and job.visible_at > now for job in jobs),
             job_id=first.id if first else None,
             job_state=first.state if first else None,
-            attempt=max(attempts, key=lambda attempt: attempt or 0),
+            attempt=max((job.attempt for job in retrying), default=attempt),
             max_attempts=first.max_attempts if first else None,
             retry_at=min((job.run_at for job in retrying), default=None),
         )
