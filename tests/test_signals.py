@@ -159,12 +159,38 @@ def test_draining_reaches_a_composed_signal_until_it_is_disposed() -> None:
 def test_a_process_long_signal_gathers_no_listeners() -> None:
     """S-145."""
     process = RunSignal()
-    for _ in range(100):
+    for number in range(100):
         run = RunSignal.composed(process, RunSignal())
+        assert listeners(process) == 0
+        if number % 2:
+            run.wait(0)
+        else:
+            run.on_abort(lambda: None)
         assert listeners(process) == 1
         run.dispose()
         run.dispose()
     assert listeners(process) == 0
+
+
+def test_the_parent_that_was_aborted_first_counts_however_late_it_is_asked_for() -> None:
+    """S-145, S-146: nobody looked at the run in between."""
+    worker, keeper = RunSignal(), RunSignal()
+    run, ended, disposed = (RunSignal.composed(worker, keeper) for _ in range(3))
+    keeper.abort(LOST)
+    worker.abort(DRAIN)
+    assert not ended.abort(STOP)
+    disposed.dispose()
+    assert [signal.reason for signal in (run, ended, disposed)] == [LOST] * 3
+
+
+def test_what_waits_on_a_composed_signal_hears_of_an_abort_further_up() -> None:
+    """S-145: through a signal that is composed itself, and that nobody waits for."""
+    worker = RunSignal()
+    run = RunSignal.composed(RunSignal.composed(worker))
+    heard: list[RowsweepError | None] = []
+    run.on_abort(lambda: heard.append(run.reason))
+    worker.abort(DRAIN)
+    assert heard == [DRAIN]
 
 
 def test_of_many_aborts_at_once_one_wins_and_every_callback_runs_once() -> None:

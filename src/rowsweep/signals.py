@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from rowsweep.errors import Interrupted, RowsweepError
 
 _logger = logging.getLogger("rowsweep")
+_NO_CALLBACKS: Final[dict[object, Callable[[], object]]] = {}
+_aborts: Final = itertools.count(1)
+
+Reason = RowsweepError | Callable[[], RowsweepError]
 
 
 class RunSignal:
@@ -20,43 +25,53 @@ class RunSignal:
     Safe from any thread. A signal handler must not call it directly, as the interrupted thread may hold the lock.
     """
 
+    # Of the class, and an instance's own once they are something else: one is made for every run.
+    _is_aborted = False
+    _is_following = False
+    _draining = False
+    _aborted_as = 0
+    _reason: Reason | None = None
+    _waited_for: threading.Event | None = None
+    _parents: tuple[RunSignal, ...] = ()
+    _callbacks = _NO_CALLBACKS
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._is_aborted = False
-        self._waited_for: threading.Event | None = None
-        self._reason: RowsweepError | Callable[[], RowsweepError] | None = None
-        self._draining = False
-        self._callbacks: dict[object, Callable[[], object]] = {}
-        self._parents: tuple[RunSignal, ...] = ()
 
     @classmethod
     def composed(cls, *parents: RunSignal) -> Self:
         """Make a signal that is aborted with the first of its parents, and draining while any of them is.
 
-        Call `dispose` (or leave its `with` block) when the run has settled: until then each parent holds a listener.
+        It asks its parents whenever it is asked, and listens to them once it is waited for or is to call back: call
+        `dispose` (or leave its `with` block) when the run has settled, as each parent may hold a listener.
         """
-        signal = cls()
+        signal = cls.__new__(cls)
+        signal._lock = parents[0]._lock if parents else threading.Lock()
         signal._parents = parents
         for parent in parents:
-            parent._call_back(signal, partial(signal._follow, parent))
+            if parent.aborted:
+                signal._follow(parent)
         return signal
 
     @property
     def aborted(self) -> bool:
         """Answer whether the run must stop now."""
-        return self._is_aborted
+        return self._is_aborted or self._follows_abort()
 
     @property
     def reason(self) -> RowsweepError | None:
         """Answer why the run was aborted; the first reason stays."""
-        if callable(self._reason):
-            self._reason = self._reason()
-        return self._reason
+        if not self.aborted:
+            return None
+        reason = self._reason
+        if callable(reason):
+            reason = self._reason = reason()
+        return reason
 
     @property
     def draining(self) -> bool:
         """Answer whether the process wants to end, so that a long body may stop early; not yet an abort."""
-        return self._draining or any(parent.draining for parent in self._parents)
+        return self._draining or (bool(self._parents) and any(parent.draining for parent in self._parents))
 
     def set_draining(self) -> None:
         """Ask for an early stop; aborts nothing."""
@@ -64,6 +79,7 @@ class RunSignal:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds for the abort; answer whether it came. The sleep of a body that can stop."""
+        self._listen()
         with self._lock:
             if self._is_aborted:
                 return True
@@ -75,21 +91,12 @@ class RunSignal:
         if self.aborted:
             raise Interrupted(self.reason) from self.reason
 
-    def abort(self, reason: RowsweepError | Callable[[], RowsweepError]) -> bool:
+    def abort(self, reason: Reason) -> bool:
         """Abort with a reason and run the callbacks in this thread; answer whether this reason was the first.
 
         A callback that raises is logged, and the next one runs. A function is called for the reason once it is read.
         """
-        with self._lock:
-            if self._is_aborted:
-                return False
-            self._reason = reason
-            self._is_aborted = True
-            if self._waited_for is not None:
-                self._waited_for.set()
-        while (callback := self._next_callback()) is not None:
-            _call(callback)
-        return True
+        return not self._follows_abort() and self._abort(reason, next(_aborts))
 
     def on_abort(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back once on the abort, at once when it has come already; answer what removes the callback.
@@ -102,10 +109,15 @@ class RunSignal:
 
     def dispose(self) -> None:
         """Undo the composition: the parents hold no listener, and their later aborts no longer reach this signal."""
+        if not self._parents:
+            return
         self._draining = self.draining
-        parents, self._parents = self._parents, ()
-        for parent in parents:
-            parent._forget(self)
+        _ = self.aborted
+        with self._lock:
+            parents, self._parents = self._parents, ()
+            was_following = self._is_following
+        if was_following:
+            self._unhear(parents)
 
     def __enter__(self) -> Self:
         return self
@@ -115,10 +127,52 @@ class RunSignal:
     ) -> None:
         self.dispose()
 
+    def _abort(self, reason: Reason, number: int) -> bool:
+        with self._lock:
+            if self._is_aborted:
+                return False
+            self._reason = reason
+            self._aborted_as = number
+            self._is_aborted = True
+            if self._waited_for is not None:
+                self._waited_for.set()
+            has_callbacks = bool(self._callbacks)
+        while has_callbacks and (callback := self._next_callback()) is not None:
+            _call(callback)
+        return True
+
+    def _follows_abort(self) -> bool:
+        """Take over the abort of that parent that was aborted first; answer whether one was."""
+        gone = [parent for parent in self._parents if parent.aborted] if self._parents else ()
+        if gone:
+            self._follow(min(gone, key=_number_of))
+        return bool(gone)
+
+    def _follow(self, parent: RunSignal) -> None:
+        if parent.reason is not None:
+            self._abort(parent.reason, parent._aborted_as)
+
+    def _listen(self) -> None:
+        """Hear of the parents' aborts from now on, as somebody waits for them."""
+        with self._lock:
+            parents = () if self._is_following else self._parents
+            self._is_following = True
+        for parent in parents:
+            parent._call_back(self, partial(self._follow, parent))
+        if not self._parents:  # disposed of meanwhile
+            self._unhear(parents)
+
+    def _unhear(self, parents: Iterable[RunSignal]) -> None:
+        for parent in parents:
+            parent._forget(self)
+
     def _call_back(self, token: object, callback: Callable[[], object]) -> None:
+        self._listen()
         with self._lock:
             waits = not self._is_aborted
-            if waits:
+            if waits and self._callbacks is _NO_CALLBACKS:
+                self._callbacks = {token: callback}
+            elif waits:
                 self._callbacks[token] = callback
         if not waits:
             _call(callback)
@@ -127,14 +181,14 @@ class RunSignal:
         with self._lock:
             self._callbacks.pop(token, None)
 
-    def _follow(self, parent: RunSignal) -> None:
-        if parent.reason is not None:
-            self.abort(parent.reason)
-
     def _next_callback(self) -> Callable[[], object] | None:
         # One at a time, so that a callback may still be removed while an earlier one runs.
         with self._lock:
             return self._callbacks.pop(next(iter(self._callbacks))) if self._callbacks else None
+
+
+def _number_of(signal: RunSignal) -> int:
+    return signal._aborted_as
 
 
 def _call(callback: Callable[[], object]) -> None:

@@ -29,9 +29,9 @@ class Enqueuer(Protocol):
         """Put the jobs on the queue, all or none, over `tx` where given; with `outbox` by way of the outbox."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Surroundings:
-    """The run that a call is made in: of which job, and its tenant."""
+    """The run that a call is made in: of which job, and its tenant. Never changed; one is made for every run."""
 
     job: str
     job_id: object

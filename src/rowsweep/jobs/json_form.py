@@ -65,7 +65,7 @@ def check_form(form: Json, shown: Callable[[], object]) -> None:
 
 def json_text(value: Json) -> str:
     """Render a JSON form as text for a `jsonb` parameter; `value` must have come from `json_form` or `safe_json`."""
-    return _ENCODER.encode(value)
+    return repr(value) if type(value) is int else _ENCODER.encode(value)
 
 
 def safe_json(value: object) -> Json:

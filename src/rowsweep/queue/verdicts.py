@@ -86,11 +86,12 @@ class Refuse:
 Verdict = Done | Retry | Defer | Park | Shed | GiveBack | Bury | Drop | Refuse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Settlement:
     """End one claim with one verdict; `progress` rides along, `duration_ms` goes into the counters.
 
-    `sweep` says that the job has a ledger row which moves in the same statement.
+    Never changed; one is made for every run. `sweep` says that the job has a ledger row which moves in the same
+    statement.
     """
 
     claim: Claim

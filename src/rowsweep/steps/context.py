@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rowsweep.errors import Interrupted, InvalidOption, LeaseLost, Suspend
 from rowsweep.jobs import ambient
@@ -12,7 +12,7 @@ from rowsweep.jobs.ctx import Actor
 from rowsweep.steps.cancel import cancel_on_abort
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from uuid import UUID
 
     from rowsweep.queue.contract import Driver, StepStore
@@ -22,9 +22,18 @@ if TYPE_CHECKING:
     from rowsweep.steps.runner import StepRunner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Running(Protocol):
+    """What a context asks of the run it belongs to."""
+
+    asked: Asked | None
+
+    def reporter(self) -> Progress | None:
+        """Answer what its progress is reported to."""
+
+
+@dataclass(slots=True, kw_only=True)
 class RunCtx:
-    """One execution's context; built afresh for each."""
+    """One execution's context; built afresh for each, so not frozen, which would take three times as long."""
 
     driver: Driver
     record: Job
@@ -32,8 +41,7 @@ class RunCtx:
     signal: RunSignal
     actor: Actor
     services: Any
-    read_asked: Callable[[], Asked | None]
-    reporter: Progress
+    run: Running
 
     @property
     def claim(self) -> Claim:
@@ -72,12 +80,14 @@ class RunCtx:
 
     def asked(self) -> Asked | None:
         """Answer what the ledger last said is asked of this run; None before that, and without a ledger."""
-        return self.read_asked()
+        return self.run.asked
 
     def progress(self, current: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the run is; the last value wins, and is stored at most once a second and at the end."""
         self.runner.check_open()
-        self.reporter.report(current, total, message)
+        reporter = self.run.reporter()
+        if reporter is not None:
+            reporter.report(current, total, message)
 
     def suspend(self, reason: str, delay_seconds: float) -> NoReturn:
         """Leave the body, uncounted, to be replayed after the delay; the reason `pause` also pauses the ledger row."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rowsweep.jobs.limits import EVENT_POLL
 
@@ -26,4 +26,9 @@ class StepOptions:
     @classmethod
     def of(cls, declared: JobOptions) -> StepOptions:
         """Take them from a job's declaration."""
+        if declared.step_timeout is None and declared.event_poll is EVENT_POLL:
+            return _DEFAULT
         return cls(step_timeout=declared.step_timeout, event_poll=declared.event_poll)
+
+
+_DEFAULT: Final = StepOptions()

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -32,12 +33,32 @@ if TYPE_CHECKING:
 Arm = Callable[[float, "RowsweepError"], Callable[[], None]]
 
 
+_making = threading.Lock()
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a run knows of its steps, made with the first of them."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    trace: StepTrace = field(default_factory=StepTrace)
+    stored: dict[str, Recorded] | None = None
+    checkpoints: dict[str, MovingStep] = field(default_factory=dict)
+
+
 class StepRunner:
     """Run, store and replay the steps of one execution.
 
     It also remembers what decides how the execution ended, whatever its body made of it: a suspension that was asked
     for, a fence that did not hold, and progress for which the job counts its attempts anew.
     """
+
+    # Of the class, and an instance's own once they are something else: one is made for every run.
+    suspension: Suspend | None = None
+    lost: LeaseLost | None = None
+    has_restarted = False
+    _ended = False
+    _memory: _Memory | None = None
 
     def __init__(
         self,
@@ -52,17 +73,27 @@ class StepRunner:
         self.claim = claim
         self.options = options or StepOptions()
         self.run_id = run_id
-        self.trace = StepTrace()
-        self.suspension: Suspend | None = None
-        self.lost: LeaseLost | None = None
-        self.has_restarted = False
         self._driver = driver
         self._signal = signal
         self._arm = arm
-        self._ended = False
-        self._lock = threading.Lock()
-        self._stored: dict[str, Recorded] | None = None
-        self._checkpoints: dict[str, MovingStep] = {}
+
+    @property
+    def trace(self) -> StepTrace:
+        """Answer which steps the run named."""
+        return self._remembered.trace
+
+    @property
+    def has_steps(self) -> bool:
+        """Say whether the run named any step, or asked for one that is stored."""
+        return self._memory is not None
+
+    @property
+    def _remembered(self) -> _Memory:
+        memory = self._memory
+        if memory is None:
+            with _making:
+                memory = self._memory = self._memory or _Memory()
+        return memory
 
     def run(self, name: str, body: Callable[..., Any], *, returns: Any = None, tx: Any = None) -> Any:
         """Run the body once in the life of the run; answer the JSON form of its output, through `returns` if given.
@@ -92,10 +123,11 @@ class StepRunner:
     def checkpoint(self, name: str) -> MovingStep:
         """Answer the durable step of this name whose value moves in place; asked again, the same one."""
         self.check_open()
-        known = self._checkpoints.get(name)
+        checkpoints = self._remembered.checkpoints
+        known = checkpoints.get(name)
         if known is None:
             self.trace.enter(name, "checkpoint")
-            known = self._checkpoints[name] = MovingStep(self, name, self.stored(name, "checkpoint"))
+            known = checkpoints[name] = MovingStep(self, name, self.stored(name, "checkpoint"))
         return known
 
     def sleep(self, name: str, duration: str | timedelta) -> None:
@@ -161,10 +193,11 @@ class StepRunner:
 
     def stored(self, name: str, kind: StepKind) -> Recorded | None:
         """Answer the step an earlier execution stored; all of them are read once, when the first is asked for."""
-        with self._lock:
-            if self._stored is None:
-                self._stored = self._steps(None).recorded(self.run_id)
-            found = self._stored.get(name)
+        memory = self._remembered
+        with memory.lock:
+            if memory.stored is None:
+                memory.stored = self._steps(None).recorded(self.run_id)
+            found = memory.stored.get(name)
         if found is not None and found.kind != kind:
             raise StepKindChanged(
                 f"The step {name!r} of run {self.run_id} is stored as {found.kind!r}; the code asks for {kind!r}.",

@@ -38,13 +38,14 @@ Handles = dict[str, "JobHandle[Any, Any]"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What the claim loop does with what it finds: `admit` a job, `hand_back` one it may no longer run.
+    """What the claim loop does with what it finds: `admit` a job, `hand_back` one it may no longer run, then `fly`.
 
     `busy` says which caps are full, so that their rows are left where they stand; `buried` is told of each row that a
     claim ended because its worker went away on the last attempt.
     """
 
     admit: Callable[[Job, JobHandle[Any, Any], float], Flight | None]
+    fly: Callable[[], None]
     hand_back: Callable[[Job, JobHandle[Any, Any], float], None]
     announcement: Callable[[list[str]], WorkerInfo]
     busy: BusyCaps
@@ -236,16 +237,17 @@ class Claims:
     def _begin(self, jobs: Sequence[Job], handles: Handles, stamp: float) -> list[Flight]:
         """Admit what a claim brought; a job whose slots could not be asked for is left to its visibility timeout."""
         begun = []
+        # A declaration made again while the claim was under way may be what its job was enqueued by.
+        current = {name: find_job(name) or handles[name] for name in {job.name for job in jobs}}
         for job in jobs:
-            # A declaration made again while the claim was under way may be what its job was enqueued by.
-            handle = find_job(job.name) or handles[job.name]
             try:
                 if not self._is_open:
-                    self._admission.hand_back(job, handle, stamp)
-                elif flight := self._admission.admit(job, handle, stamp):
+                    self._admission.hand_back(job, current[job.name], stamp)
+                elif flight := self._admission.admit(job, current[job.name], stamp):
                     begun.append(flight)
             except Exception as error:  # noqa: BLE001 - the other jobs of the pass are this worker's already
                 emit("jobs.worker.tick-failed", worker_id=self._worker_id, queue=job.queue, error=error)
+        self._admission.fly()
         return begun
 
     def _is_lapsed_due(self, queue: str, every: float) -> bool:

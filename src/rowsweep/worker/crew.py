@@ -28,7 +28,7 @@ from rowsweep.worker.settler import Settler
 from rowsweep.worker.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rowsweep.errors import RowsweepError
     from rowsweep.queue.verdicts import Verdict
@@ -82,6 +82,7 @@ class Crew:
         admitter = Admitter(self._equipment, self._gate, self)
         return Admission(
             admit=admitter.admit,
+            fly=admitter.fly,
             hand_back=admitter.hand_back,
             announcement=self._announcement,
             busy=self._gate.busy,
@@ -139,10 +140,12 @@ class Crew:
         self._keeper.admit(flight)
         self._keeper.start()
 
-    def fly(self, flight: Flight) -> None:
-        """Hand a flight to the run threads; where none can be started the claim is given back."""
-        self._watch.admit(flight)
-        self._pools[flight.job.queue].submit(flight)
+    def fly(self, flights: Sequence[Flight]) -> None:
+        """Hand flights of one queue to its run threads; where none can be started the claims are given back."""
+        for flight in flights:
+            if flight.handle.has_ledger:
+                self._watch.admit(flight)
+        self._pools[flights[0].job.queue].submit(flights)
 
     def _unflown(self, flight: Flight, error: RuntimeError) -> None:
         """Give back a claim for which no thread can be started."""

@@ -9,13 +9,13 @@ from rowsweep.queue.records import claim_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from uuid import UUID
 
     from rowsweep.errors import RowsweepError
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.queue.records import Asked, Job
     from rowsweep.signals import RunSignal
     from rowsweep.steps.progress import Progress
+    from rowsweep.steps.runner import StepRunner
     from rowsweep.worker.admission.gate import Permit
     from rowsweep.worker.run.execution import Execution
 
@@ -53,11 +53,33 @@ class Flight:
 
     `renewed_at` is the monotonic reading before the last statement that landed for its claim; `permit` is what it
     holds of limiter and caps; `result` is what its body returned, kept for a hook alone; `progress` is what it
-    says of how far it is.
+    says of how far it is, made by `new_progress` when it first does; `runner` has its steps while it runs.
     """
 
+    # Of the class, and an instance's own once they are something else: one is made for every run.
+    asked: Asked | None = None
+    revoked: RowsweepError | None = None
+    execution: Execution | None = None
+    result: Any = None
+    progress: Progress | None = None
+    new_progress: Callable[[], Progress] | None = None
+    finish_work: Callable[[], None] | None = None
+    permit: Permit | None = None
+    runner: StepRunner | None = None
+    started_at = 0.0
+    _is_ended = False
+    _is_gone = False
+    _settled: Latch | None = None
+
     def __init__(
-        self, job: Job, handle: JobHandle[Any, Any], signal: RunSignal, *, claimed_at: float, services: Any = None
+        self,
+        job: Job,
+        handle: JobHandle[Any, Any],
+        signal: RunSignal,
+        *,
+        claimed_at: float,
+        services: Any = None,
+        lock: threading.Lock | None = None,
     ) -> None:
         self.job = job
         self.handle = handle
@@ -67,16 +89,32 @@ class Flight:
         self.claimed_at = claimed_at
         self.renewed_at = claimed_at
         self.renew_at = claimed_at
-        self.asked: Asked | None = None
-        self.revoked: RowsweepError | None = None
-        self.execution: Execution | None = None
-        self.result: Any = None
-        self.progress: Progress | None = None
-        self.settled = Latch()
-        self.finish_work: Callable[[], None] | None = None
-        self.permit: Permit | None = None
-        self._lock = threading.Lock()
-        self._is_ended = False
+        self._lock = lock or threading.Lock()
+
+    @property
+    def settled(self) -> Latch:
+        """Answer what is set once the flight was let go."""
+        with self._lock:
+            if self._settled is None:
+                self._settled = Latch()
+                if self._is_gone:
+                    self._settled.set()
+            return self._settled
+
+    def let_go(self) -> None:
+        """Let everyone go on that waits for its end."""
+        with self._lock:
+            self._is_gone = True
+            waited_for = self._settled
+        if waited_for is not None:
+            waited_for.set()
+
+    def reporter(self) -> Progress | None:
+        """Answer what its progress is reported to; one for the whole run."""
+        with self._lock:
+            if self.progress is None and self.new_progress is not None:
+                self.progress = self.new_progress()
+            return self.progress
 
     @property
     def is_ended(self) -> bool:
@@ -101,11 +139,12 @@ class Flight:
 
 
 class Flights:
-    """Everything in flight, by job and claim number."""
+    """Everything in flight; `lock` is what its flights share."""
 
     def __init__(self) -> None:
+        self.lock = threading.Lock()
         self._lock = threading.Lock()
-        self._flights: dict[tuple[UUID, int], Flight] = {}
+        self._flights: dict[Flight, None] = {}
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -113,15 +152,15 @@ class Flights:
     def add(self, flight: Flight) -> None:
         """Take a claim in."""
         with self._lock:
-            self._flights[flight.claim.job_id, flight.claim.claim] = flight
+            self._flights[flight] = None
 
     def remove(self, flights: Iterable[Flight]) -> None:
         """Let claims go whose ends were answered."""
         with self._lock:
             for flight in flights:
-                self._flights.pop((flight.claim.job_id, flight.claim.claim), None)
+                self._flights.pop(flight, None)
 
     def all(self) -> list[Flight]:
         """Answer them as they are now."""
         with self._lock:
-            return list(self._flights.values())
+            return list(self._flights)

@@ -14,7 +14,6 @@ from rowsweep.timers import Looper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from uuid import UUID
 
     from rowsweep.queue.verdicts import Settlement, Verdict
     from rowsweep.worker.equipment import Equipment
@@ -86,20 +85,23 @@ class Settler:
     def _take(self, now: float) -> list[_Sending]:
         """Take what may go out together: one of each job and each ledger row, all sent before or none."""
         group: list[_Sending] = []
-        taken: set[UUID] = set()
+        left: list[_Sending] = []
+        taken: set[int] = set()
         with self._lock:
-            for sending in [sending for sending in self._waiting if sending.not_before <= now]:
-                if len(group) == GROUP:
-                    break
-                if group and (sending.is_resent != group[0].is_resent or sending.is_alone or group[0].is_alone):
-                    continue
-                job_id, run_id = sending.settlement.claim.job_id, sending.flight.job.run_id
-                if job_id not in taken and run_id not in taken:
-                    taken.add(job_id)
-                    taken.add(run_id)
-                    group.append(sending)
-            chosen = {id(sending) for sending in group}
-            self._waiting = [sending for sending in self._waiting if id(sending) not in chosen]
+            waiting, self._waiting = self._waiting, []
+        for sending in waiting:
+            job_id, run_id = sending.settlement.claim.job_id.int, sending.flight.job.run_id.int
+            is_mixed = group and (sending.is_resent != group[0].is_resent or sending.is_alone or group[0].is_alone)
+            is_early = is_mixed or sending.not_before > now or len(group) == GROUP
+            if is_early or job_id in taken or run_id in taken:
+                left.append(sending)
+            else:
+                taken.add(job_id)
+                taken.add(run_id)
+                group.append(sending)
+        if left:
+            with self._lock:
+                self._waiting[:0] = left
         return group
 
     def _send(self, group: list[_Sending]) -> None:

@@ -31,7 +31,7 @@ class Harness:
     def submit(self, body: Callable[[], object]) -> Flight:
         """Hand a function to the pool as a flight."""
         flight = cast("Flight", body)
-        self.pool.submit(flight)
+        self.pool.submit([flight])
         return flight
 
     def _work(self, flight: Flight) -> None:
@@ -129,3 +129,31 @@ def test_flights_without_a_thread_are_refused(monkeypatch: pytest.MonkeyPatch) -
     flight = harness.submit(lambda: None)
     assert harness.refused == [flight]
     assert harness.pool.free == 2
+
+
+def test_who_was_woken_leaves_flights_to_a_thread_that_takes_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S-274: and takes one itself where that thread was in the same body when it looked again."""
+    harness = Harness(8)
+    monkeypatch.setattr(threading.Thread, "start", lambda _: None)
+    first, second, third = (cast("Flight", lambda at=at: at) for at in range(3))
+    harness.pool.submit([first, second, third])
+    assert harness.pool._turn(None, 1, is_woken=True) == (first, "work")
+    assert harness.pool._turn(first, 1, is_woken=False) == (second, "work")
+    assert harness.pool._turn(None, 2, is_woken=True) == (None, "look")
+    assert harness.pool._turn(None, 2, is_woken=True) == (third, "work")
+
+
+def test_a_flight_that_comes_while_nobody_works_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-383: also by a thread that has just seen another take one."""
+    harness = Harness(8)
+    monkeypatch.setattr(threading.Thread, "start", lambda _: None)
+    first, second, third = (cast("Flight", lambda at=at: at) for at in range(3))
+    harness.pool.submit([first, second])
+    harness.pool._turn(None, 1, is_woken=True)
+    harness.pool._turn(first, 1, is_woken=False)
+    harness.pool._turn(second, 1, is_woken=False)
+    harness.pool.submit([third])
+    assert harness.pool._came.is_set()
+    assert harness.pool._turn(None, 2, is_woken=True) == (third, "work")

@@ -14,11 +14,16 @@ from psycopg.types.numeric import Float8BinaryLoader, Int2BinaryLoader, Int4Bina
 from psycopg.types.string import TextBinaryLoader
 from psycopg.types.uuid import UUIDBinaryLoader
 
+from rowsweep.queue.postgres.arrays import register_arrays
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import LiteralString
 
     from psycopg.abc import Buffer
+
+
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 class _JsonLoader(Loader):
@@ -27,7 +32,8 @@ class _JsonLoader(Loader):
     format = Format.BINARY
 
     def load(self, data: Buffer) -> Any:
-        return json.loads(str(memoryview(data)[1:], "utf-8"))  # the first byte is jsonb's version
+        # The first byte is jsonb's version; there is no white space around it that the decoder would have to look for.
+        return _decode(str(memoryview(data)[1:], "utf-8"))[0]
 
 
 def _adapters() -> AdaptersMap:
@@ -40,6 +46,7 @@ def _adapters() -> AdaptersMap:
     made.register_loader("int4", Int4BinaryLoader)
     made.register_loader("int8", Int8BinaryLoader)
     made.register_loader("float8", Float8BinaryLoader)
+    register_arrays(made)
     return made
 
 

@@ -15,6 +15,8 @@ from rowsweep.worker.flights import Flight
 from rowsweep.worker.run.execution import Execution
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rowsweep.jobs.concurrency import Cap
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.queue.records import Job
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.equipment import Equipment
 
 SHED_SECONDS: Final = 1.0
+_TOGETHER: Final = 64
 
 
 class Runway(Protocol):
@@ -31,8 +34,8 @@ class Runway(Protocol):
     def take_off(self, flight: Flight) -> None:
         """Count it in flight and keep its lease."""
 
-    def fly(self, flight: Flight) -> None:
-        """Hand it to a run thread."""
+    def fly(self, flights: Sequence[Flight]) -> None:
+        """Hand flights of one queue to its run threads."""
 
     def settle(self, flight: Flight, verdict: Verdict) -> None:
         """Send how its claim ends."""
@@ -42,19 +45,26 @@ class Runway(Protocol):
 
 
 class Admitter:
-    """Admit the jobs that a claim brought, one at a time, in the claim loop's thread."""
+    """Admit the jobs that a claim brought, one at a time, in the claim loop's thread.
+
+    Those that need nothing to run are flown together, in front of the next that has to ask for something.
+    """
 
     def __init__(self, equipment: Equipment, gate: Gate, runway: Runway) -> None:
         self._worker_id = equipment.worker_id
         self._equipment = equipment
         self._gate = gate
         self._runway = runway
+        self._cleared: list[Flight] = []
 
     def admit(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight | None:
-        """Start a job's run, or end its claim; answers what is executed or refused, None where it was shed.
+        """Start a job's run, by the next `fly` at the latest, or end its claim.
 
-        Where the slots cannot be asked for, that failure is raised and the row is left to its visibility timeout.
+        Answers what is executed or refused, None where it was shed. Where the slots cannot be asked for, that failure
+        is raised and the row is left to its visibility timeout.
         """
+        if not self._gate.is_open_to(handle):
+            self.fly()
         answer = self._gate.ask(job, handle, claimed_at)
         if isinstance(answer, Full):
             if answer.cap is not None and answer.refuses:
@@ -68,12 +78,20 @@ class Admitter:
             self._gate.abandon(answer)
             self._shed(job, handle, claimed_at, reason="context")
             return None
-        flight.permit = answer
+        flight.permit = answer if answer.holds_something else None
         self._runway.take_off(flight)
         if answer.held:
             self._gate.slots.start_renewal(job.id, flight.signal.abort)
-        self._runway.fly(flight)
+        self._cleared.append(flight)
+        if flight.permit is not None or len(self._cleared) == _TOGETHER:
+            self.fly()
         return flight
+
+    def fly(self) -> None:
+        """Start the runs that were admitted and have not begun."""
+        if self._cleared:
+            cleared, self._cleared = self._cleared, []
+            self._runway.fly(cleared)
 
     def hand_back(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> None:
         """Give back a claim that came while the worker was closing."""
@@ -90,6 +108,7 @@ class Admitter:
             RunSignal.composed(*parents),
             claimed_at=claimed_at,
             services=getattr(context, "services", None),
+            lock=self._equipment.flights.lock,
         )
 
     def _shed(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float, *, reason: str) -> None:

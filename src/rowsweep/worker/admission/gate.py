@@ -27,6 +27,11 @@ class Permit:
     lease: LimiterLease | None = None
     held: list[Held] = field(default_factory=list)
 
+    @property
+    def holds_something(self) -> bool:
+        """Whether anything is to be given back."""
+        return self.lease is not None or bool(self.held)
+
 
 _FREE: Final = Permit()
 
@@ -52,9 +57,13 @@ class Gate:
         self.slots = Slots(equipment, self.busy)
         self._limiter: ConcurrencyLimiter | None = equipment.options.limiter
 
+    def is_open_to(self, handle: JobHandle[Any, Any]) -> bool:
+        """Say whether its jobs need nothing to run."""
+        return self._limiter is None and not handle.concurrency
+
     def ask(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Permit | Full:
         """Answer a permit, or what is full; nothing is held then, nor after a failure."""
-        if self._limiter is None and not handle.concurrency:
+        if self.is_open_to(handle):
             return _FREE
         lease = None
         if self._limiter is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import LeaseLost
 from rowsweep.telemetry.events import emit, is_logged
-from rowsweep.telemetry.instruments import record_job
+from rowsweep.telemetry.instruments import is_metered, record_job
 from rowsweep.worker.run.hooks import announcement_of, announcement_of_buried
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Ends:
         those whose hook is told of their end are in flight until it was.
         """
         permits = [flight.permit for flight in flights if flight.permit is not None]
-        self._gate.end(permits)
+        if permits:
+            self._gate.end(permits)
         _report(flights)
         self._tally.add(flight.execution.outcome for flight in flights if flight.execution is not None)
         gone = []
@@ -78,7 +79,7 @@ class Ends:
         for flight in flights:
             if flight.finish_work is not None:
                 flight.finish_work()
-            flight.settled.set()
+            flight.let_go()
 
     def buried(self, job: Job, handle: JobHandle[Any, Any]) -> None:
         """Tell the hook of a job that the claim ended, as work of the process."""
@@ -101,6 +102,8 @@ class Ends:
 
 def _report(flights: Sequence[Flight]) -> None:
     logged = is_logged("jobs.run.finished")
+    if not logged and not is_metered():
+        return
     for flight in flights:
         execution = flight.execution
         if execution is None:

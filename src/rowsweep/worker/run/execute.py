@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import random
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import Aborted
 from rowsweep.jobs import ambient
@@ -38,11 +37,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.run.progress import ProgressWriter
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    runner: StepRunner
-    started_at: float
-    disarm: Callable[[], None]
+_NOBODY: Final = Actor()
 
 
 class Executor:
@@ -55,87 +50,90 @@ class Executor:
         self._clock = clock
         self._loop = loop
         self._deadlines = deadlines
-        self._progress = progress
-        self._runs: dict[Flight, _Run] = {}
+        self._new_progress = progress.reporter
 
     def execute(self, flight: Flight) -> Ending | None:
         """Run one flight to its end, leave the report on it, and answer how its claim ends.
 
         Answers None where its end was decided elsewhere, so that there is nothing left to settle.
         """
-        run = self._runs[flight] = _Run(self._runner(flight), self._clock.monotonic(), self._armed(flight))
+        runner = flight.runner = self._runner(flight)
+        flight.started_at, flight.new_progress = self._clock.monotonic(), self._new_progress
+        disarm = self._armed(flight)
         span = start_run(_as_span(flight)) if is_traced() else None
         result, error = None, None
         try:
-            result = self._body(flight, run.runner)
+            result = self._body(flight, runner)
         except BaseException as raised:  # noqa: BLE001 - whatever a body raises ends its attempt, never its thread
             error = raised
         finally:
-            run.runner.end()
+            runner.end()
         try:
-            return self._end(flight, run, result, error)
+            return self._end(flight, runner, result, error)
         finally:
-            run.disarm()
+            if disarm is not None:
+                disarm()
             flight.signal.abort(partial(_over, flight.job.id))
-            del self._runs[flight]
+            flight.runner = None
             if span is not None:
                 _end_span(span, flight.execution)
 
     def leave_behind(self, flight: Flight, late: RowsweepError) -> Ending | None:
         """End a run whose body goes on past its deadline: it writes nothing more, and its claim ends as a failure."""
-        run = self._runs.get(flight)
-        if run is None:
+        runner = flight.runner
+        if runner is None:
             return None
-        run.runner.end()
-        return self._end(flight, run, None, late)
+        runner.end()
+        return self._end(flight, runner, None, late)
 
-    def _end(self, flight: Flight, run: _Run, result: Any, error: BaseException | None) -> Ending | None:
+    def _end(self, flight: Flight, runner: StepRunner, result: Any, error: BaseException | None) -> Ending | None:
         if not flight.end():
             return None
-        ending = conclude(flight, run.runner, result=result, error=error, chance=random.random())
-        duration_ms = round((self._clock.monotonic() - run.started_at) * 1000)
+        ending = conclude(flight, runner, result=result, error=error, chance=random.random())
+        duration_ms = round((self._clock.monotonic() - flight.started_at) * 1000)
         if flight.handle.options.on_settled is not None:
             flight.result = result
-        flight.execution = self._report(flight, run.runner, ending, duration_ms)
-        _log_failure(flight, ending, flight.execution)
+        flight.execution = self._report(flight, runner, ending, duration_ms)
+        if ending.error is not None:
+            _log_failure(flight, ending, flight.execution)
         return ending
 
-    def _armed(self, flight: Flight) -> Callable[[], None]:
-        """Arm the job's deadline; answer what takes it away."""
+    def _armed(self, flight: Flight) -> Callable[[], None] | None:
+        """Arm the job's deadline; answer what takes it away, None without one."""
         timeout = flight.handle.options.timeout
         if timeout is None:
-            return _nothing
+            return None
         return self._deadlines.arm(flight, timeout.total_seconds(), job_is_late(flight, timeout))
 
     def _runner(self, flight: Flight) -> StepRunner:
+        options = StepOptions.of(flight.handle.options)
         return StepRunner(
             driver=self._driver,
             claim=flight.claim,
             run_id=flight.job.run_id,
             signal=flight.signal,
-            options=StepOptions.of(flight.handle.options),
-            arm=partial(self._deadlines.arm, flight),
+            options=options,
+            arm=None if options.step_timeout is None else partial(self._deadlines.arm, flight),
         )
 
     def _body(self, flight: Flight, runner: StepRunner) -> Any:
         job, handle = flight.job, flight.handle
         value = handle.options.input.parse(job.input)
         tenant = handle.tenant_for(value)
-        flight.progress = self._progress.reporter()
         ctx = RunCtx(
             driver=self._driver,
             record=job,
             runner=runner,
             signal=flight.signal,
-            actor=Actor(tenant=tenant),
+            actor=_NOBODY if tenant is None else Actor(tenant=tenant),
             services=flight.services,
-            reporter=flight.progress,
-            read_asked=lambda: flight.asked,
+            run=flight,
         )
         with ambient.inside_run(Surroundings(job=job.name, job_id=job.id, tenant=tenant)):
             runner.check_open()
             answer = handle.body(ctx, value) if handle.takes_input else handle.body(ctx)
-            return self._loop.run(answer, flight.signal) if inspect.isawaitable(answer) else answer
+            is_awaitable = answer is not None and inspect.isawaitable(answer)
+            return self._loop.run(answer, flight.signal) if is_awaitable else answer
 
     def _report(self, flight: Flight, runner: StepRunner, ending: Ending, duration_ms: int) -> Execution:
         delay, resume_at = ending.delay_seconds, ending.resume_at
@@ -149,19 +147,13 @@ class Executor:
             duration_ms=duration_ms,
             error=ending.error,
             resume_at=resume_at,
-            steps=runner.trace.steps,
-            replayed=runner.trace.replayed,
+            steps=runner.trace.steps if runner.has_steps else (),
+            replayed=runner.trace.replayed if runner.has_steps else (),
             deferred=is_rate_limited(ending),
         )
 
 
-def _nothing() -> None:
-    """Take nothing away."""
-
-
 def _log_failure(flight: Flight, ending: Ending, execution: Execution) -> None:
-    if ending.error is None:
-        return
     job = flight.job
     named = {"job": job.name, "job_id": str(job.id), "attempt": job.attempt}
     if is_rate_limited(ending):

@@ -26,7 +26,8 @@ LABELS: Final = MappingProxyType(
 FAILED: Final = frozenset({"retried", "dead-lettered", "dropped", "refused"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Neither is frozen: one of each is made for every run, and freezing takes three times as long.
+@dataclass(slots=True, kw_only=True)
 class Execution:
     """Report one execution; `steps` ran here, `replayed` were answered from their stored output.
 
@@ -55,7 +56,7 @@ class Execution:
         return self.error if self.outcome in FAILED and not self.deferred else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Ending:
     """How a run ends: its outcome and the verdict to settle by, None where there is nothing left to settle."""
 

@@ -5,24 +5,28 @@ from __future__ import annotations
 import threading
 from collections import deque
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rowsweep.worker.flights import Flight
 
 # A claim brings more while less than this part of the threads' number waits: few claims, and none of them too late.
 _ENOUGH: Final = 4
+_LOOK_SECONDS: Final = 0.005
+
+_Then = Literal["work", "wait", "look", "end"]
 
 
 class RunPool:
     """Work flights on up to `size` daemon threads, each started when it is first needed.
 
     A thread that takes a flight while others wait wakes one more thread, and is itself the next to take one where it
-    is done first: bodies that block have a thread each, those that do not share one, without a switch for each of them.
-    A thread whose flight was left behind counts no more: another takes its place, and it ends with its body. No flight
-    can begin while the pool `is_held`.
+    is done first. The one that was woken takes a flight where the others are in their bodies still, and looks again
+    every few milliseconds while they take one after the other: bodies that block have a thread each, those that do not
+    share one, without a switch for each of them. A thread whose flight was left behind counts no more: another takes
+    its place, and it ends with its body. No flight can begin while the pool `is_held`.
     """
 
     def __init__(
@@ -44,10 +48,13 @@ class RunPool:
         self._lock = threading.Lock()
         self._waiting: deque[Flight] = deque()
         self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._came = threading.Event()
         self._working: dict[Flight, int] = {}
         self._threads = 0
         self._idle = 0
         self._busy = 0
+        self._taken = 0
+        self._taken_before = 0
         self._is_waking = False
         self._is_closed = False
 
@@ -59,14 +66,17 @@ class RunPool:
     @property
     def wants(self) -> bool:
         """Say whether a claim is worth its statement: not while flights enough wait here for their turn."""
-        return _ENOUGH * len(self._waiting) <= self._size and self.free > 0
+        return _ENOUGH * len(self._waiting) <= self._size and self._busy < self._size and not self._is_held()
 
-    def submit(self, flight: Flight) -> None:
-        """Hand a flight to the threads; where no thread can be started for it, it is refused."""
+    def submit(self, flights: Sequence[Flight]) -> None:
+        """Hand flights to the threads; where no thread can be started for them, they are refused."""
         with self._lock:
-            self._waiting.append(flight)
-            self._busy += 1
+            self._waiting.extend(flights)
+            self._busy += len(flights)
+            was_waking = self._is_waking
             failed = self._wake()
+        if was_waking:
+            self._came.set()
         self._give_up(failed)
 
     def thread_of(self, flight: Flight) -> int | None:
@@ -76,9 +86,8 @@ class RunPool:
     def leave_behind(self, flight: Flight) -> None:
         """Give the place of a flight to another thread; its own ends when its body does."""
         with self._lock:
-            is_left = self._working.pop(flight, None) is not None
+            is_left = self._forget(flight)
             self._threads -= is_left
-            self._busy -= is_left
             failed = self._wake()
         self._give_up(failed)
         if is_left:
@@ -108,7 +117,7 @@ class RunPool:
             self._threads += 1
         else:
             return None
-        self._is_waking = True
+        self._is_waking, self._taken_before = True, self._taken
         return None
 
     def _give_up(self, failed: RuntimeError | None) -> None:
@@ -123,37 +132,60 @@ class RunPool:
             self._refused(flight, failed)
 
     def _serve(self) -> None:
-        is_woken = is_counted = True
-        while is_counted and (flight := self._take(is_woken=is_woken)) is not None:
-            is_woken = False
-            try:
-                self._work(flight)
-            finally:
-                with self._lock:
-                    is_counted = self._working.pop(flight, None) is not None
-                    self._busy -= is_counted
-                del flight  # a thread that waits holds nothing of the last run
-                if is_counted and self.wants:
-                    self._freed(self._queue)
-
-    def _take(self, *, is_woken: bool) -> Flight | None:
-        """Wait for a flight and answer it; None once the pool is closed and none waits."""
-        while True:
-            with self._lock:
-                self._is_waking = self._is_waking and not is_woken
-                had_enough = not self.wants
-                flight = self._waiting.popleft() if self._waiting else None
-                if flight is not None:
-                    self._working[flight] = threading.get_ident()
-                    failed = self._wake()
-                elif self._is_closed:
-                    return None
-                else:
-                    self._idle += 1
+        me = threading.get_ident()
+        flight: Flight | None = None
+        then: _Then = "wait"
+        while then != "end":
+            flight, then = self._turn(flight, me, is_woken=flight is None)
             if flight is not None:
-                self._give_up(failed)
-                if had_enough and self.wants:
-                    self._freed(self._queue)  # a claim that was put off for what waited here is due now
-                return flight
-            self._wakes.get()
-            is_woken = True
+                self._guarded_work(flight)
+            elif then == "wait":
+                self._wakes.get()
+            elif then == "look":
+                self._came.wait(_LOOK_SECONDS)
+
+    def _guarded_work(self, flight: Flight) -> None:
+        try:
+            self._work(flight)
+        except BaseException:
+            with self._lock:
+                self._threads -= self._forget(flight)
+            raise
+
+    def _turn(self, ended: Flight | None, me: int, *, is_woken: bool) -> tuple[Flight | None, _Then]:
+        """Account for the flight that has ended, take the next one, and say what to do without one."""
+        with self._lock:
+            if ended is not None and not self._forget(ended):
+                return None, "end"
+            # A claim that was put off for what waited here is due once that has begun.
+            was_wanted = ended is None and self.wants
+            flight, then = self._take(me, is_woken=is_woken)
+            failed = None if flight is None else self._wake()
+            is_due = self.wants and not was_wanted
+        self._give_up(failed)
+        if is_due:
+            self._freed(self._queue)
+        return flight, then
+
+    def _take(self, me: int, *, is_woken: bool) -> tuple[Flight | None, _Then]:
+        if is_woken:
+            if self._waiting and self._working and self._taken != self._taken_before:
+                self._taken_before = self._taken
+                self._came.clear()
+                return None, "look"
+            self._is_waking = False
+        if self._waiting:
+            flight = self._waiting.popleft()
+            self._taken += 1
+            self._working[flight] = me
+            return flight, "work"
+        if self._is_closed:
+            return None, "end"
+        self._idle += 1
+        return None, "wait"
+
+    def _forget(self, flight: Flight) -> bool:
+        """Count a flight no more; answer whether it still counted."""
+        is_counted = self._working.pop(flight, None) is not None
+        self._busy -= is_counted
+        return is_counted

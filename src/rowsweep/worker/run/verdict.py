@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.flights import Flight
 
 MAX_RESULT_BYTES: Final = 256 * 1024
+_DONE: Final = Done()
 
 
 def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseException | None, chance: float) -> Ending:
@@ -31,17 +32,19 @@ def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseExce
     A claim that is gone ends it, then a suspension it asked for, then a deadline it passed, then what the body did. A
     failure under a drain's abort is an interruption, whatever was raised.
     """
-    gone = flight.revoked or runner.lost or _found_gone(flight, error)
+    gone = flight.revoked or runner.lost or (None if error is None else _found_gone(flight, error))
     if gone is not None:
         return Ending(outcome="interrupted", verdict=None, error=gone)
     suspension = runner.suspension or (error if isinstance(error, Suspend) else None)
     if suspension is not None:
         return _suspended(suspension)
-    late = overdue(flight.signal)
+    late = overdue(flight.signal) if flight.signal.aborted else None
     if late is not None:
         error = _found_late(late, error)
     if error is None:
-        return Ending(outcome="completed", verdict=Done(result=result_form(flight.job, result)))
+        return Ending(
+            outcome="completed", verdict=_DONE if result is None else Done(result=result_form(flight.job, result))
+        )
     if _is_drained(error, flight.signal):
         return Ending(outcome="interrupted", verdict=GiveBack(), error=error)
     attempt = 1 if runner.has_restarted else flight.job.attempt
@@ -100,7 +103,7 @@ def _found_late(late: RowsweepError, error: BaseException | None) -> RowsweepErr
     return late
 
 
-def _found_gone(flight: Flight, error: BaseException | None) -> RowsweepError | None:
+def _found_gone(flight: Flight, error: BaseException) -> RowsweepError | None:
     """Answer why the claim is gone where the body found out first: by a fence, or by its ledger row's `cancel`."""
     if isinstance(error, LeaseLost):
         return error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.errors import InvariantBroken, NoQueuesNamed
 from rowsweep.jobs.json_form import json_text
 from rowsweep.options import count
+from rowsweep.queue.postgres.arrays import Longs, Uuids
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.settle import settle_values
@@ -87,9 +88,9 @@ class PostgresJobs:
         if not claims:
             return []
         values = {
-            "id": [claim.job_id for claim in claims],
+            "id": Uuids([claim.job_id for claim in claims]),
             "worker": [claim.worker_id for claim in claims],
-            "claim": [claim.claim for claim in claims],
+            "claim": Longs([claim.claim for claim in claims]),
             "visibility": float(visibility_seconds),
         }
         return [row[1] for row in self._session.rows(_SQL["renew"], values)]

@@ -33,14 +33,15 @@ _BACKFILL_STATUSES: Final = frozenset(BACKFILL_STATUSES)
 
 def job(row: Sequence[Any]) -> Job:
     """Answer a job from its columns in the record's order."""
-    if row[4] not in _JOB_STATES:
-        _refuse("x_jobs", row[0], row[4])
+    state = row[4]
+    if state not in _JOB_STATES:
+        _refuse("x_jobs", row[0], state)
     return Job(
         id=row[0],
         name=row[1],
         queue=row[2],
         priority=row[3],
-        state=row[4],
+        state=state,
         input=row[5],
         idempotency_key=row[6],
         tenant_id=row[7],

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rowsweep.jobs.json_form import json_text
+from rowsweep.queue.postgres.arrays import Longs, Uuids
 from rowsweep.queue.verdicts import (
     Bury,
     Defer,
@@ -63,16 +64,26 @@ class _Sent:
 def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
     """Answer the arrays of the settling statement: one element a kind, and one a settlement with its kind's number."""
     numbers: dict[_Kind, int] = {}
-    kinds = [numbers.setdefault(_kind(settlement), len(numbers) + 1) for settlement in settlements]
+    kinds, last, number = Longs(), None, 0
+    for settlement in settlements:
+        kind = _kind(settlement)
+        if kind is not last:  # most are the very kind of the one before, whose fields then need no hash
+            last, number = kind, numbers.setdefault(kind, len(numbers) + 1)
+        kinds.append(number)
     return {
         **dict(zip(_Kind._fields, map(list, zip(*numbers, strict=True)), strict=True)),
-        "id": [settlement.claim.job_id for settlement in settlements],
-        "claim": [settlement.claim.claim for settlement in settlements],
+        "id": Uuids([settlement.claim.job_id for settlement in settlements]),
+        "claim": Longs([settlement.claim.claim for settlement in settlements]),
         "kind": kinds,
-        "result": [_result(settlement.verdict) for settlement in settlements],
-        "progress": [_text(settlement.progress) for settlement in settlements],
-        "duration": [round(settlement.duration_ms) for settlement in settlements],
+        "result": _texts([_result(settlement.verdict) for settlement in settlements]),
+        "progress": _texts([_text(settlement.progress) for settlement in settlements]),
+        "duration": Longs([round(settlement.duration_ms) for settlement in settlements]),
     }
+
+
+def _texts(texts: list[str | None]) -> list[str | None]:
+    """Answer them, or nothing where they say nothing: `unnest` fills the shorter arrays up with nulls."""
+    return texts if any(text is not None for text in texts) else []
 
 
 def _kind(settlement: Settlement) -> _Kind:
