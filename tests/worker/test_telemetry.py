@@ -42,6 +42,9 @@ class Figures:
     def record_batch(self, sweep: str, *, rows: int, seconds: float) -> None:
         raise AssertionError("no sweep runs here")
 
+    def record_rejected(self, sweep: str, *, rows: int) -> None:
+        raise AssertionError("no sweep runs here")
+
     def record_depths(self, depths: Sequence[Depth]) -> None:
         self.depths.append(depths)
 

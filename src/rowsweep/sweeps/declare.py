@@ -15,7 +15,7 @@ from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import Rate
 from rowsweep.sweeps.handle import Sweep, TableSweep, sweep_options
 from rowsweep.sweeps.keyset.rows import Rows
-from rowsweep.sweeps.spec import SweepSpec, checksum
+from rowsweep.sweeps.spec import OnError, SweepSpec, checksum
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,6 +68,8 @@ class RowSweep(TableSweep[In]):
             "set": None if spec.assignments is None else dict(spec.assignments),
             "handler": None if spec.handler is None else getattr(spec.handler, "__qualname__", repr(spec.handler)),
             "atomic": spec.atomic,
+            "on_error": spec.on_error,
+            "max_rejected": spec.max_rejected,
         }
 
     def _checksum(self) -> str:
@@ -125,6 +127,8 @@ class BackfillOptions(TypedDict, total=False):
     lock_timeout: str | timedelta
     statement_timeout: str | timedelta
     source: Any
+    on_error: OnError
+    max_rejected: int
     tenant: Tenant
     input: Any
     queue: str
@@ -167,7 +171,14 @@ def backfill(
 
     `batch_rows` is the starting size, adapted towards 250 ms a batch between 100 and 10,000 rows (`adapt=False`:
     fixed); `rate` is in rows, such as "2000/s". `environments` and `requires` are asked before a run; see `launch`.
-    `lock_timeout` and `statement_timeout` hold inside a batch. Two runs over one input never work at the same time;
+    `lock_timeout` and `statement_timeout` hold inside a batch.
+
+    `on_error="stop"` fails the run at the first batch that cannot be done. `"set-aside"` tries such a batch three
+    times, then does it by halves until the rows that fail by themselves are found: they are listed (`run.rejected()`,
+    at most `max_rejected`), the others are done, and the sweep goes on. Each try of a part calls the handler again:
+    what an atomic one wrote in a failed try is rolled back, what one with `atomic=False` did elsewhere is not.
+
+    Two runs over one input never work at the same time;
     `concurrency` caps those over different ones. The other options are a job's.
 
     Raises InvalidDeclaration, InvalidOption, DuplicateJob.
@@ -202,5 +213,5 @@ def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec
 
 _SPEC_OPTIONS: Final = (
     "atomic", "batch_rows", "adapt", "rate", "environments", "requires", "lock_timeout", "statement_timeout",
-    "source",
+    "source", "on_error", "max_rejected",
 )  # fmt: skip

@@ -23,6 +23,8 @@ from rowsweep.telemetry.text import safe_text
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    import polars as pl
+
     from rowsweep.queue.contract import Driver, LedgerStore
     from rowsweep.queue.records import Backfill, Wanted
     from rowsweep.sweeps.batch.source import Lender
@@ -161,6 +163,26 @@ class Run:
         self._app.tell(row)
         self._last = snapshot_of(row, self._last)
         return self._last
+
+    def rejected(self) -> pl.DataFrame:
+        """Answer the rows that were set aside and not done since: key, error, and when it was found.
+
+        The key is the database's text of it; of a key of several columns, these with their names as JSON.
+        """
+        from rowsweep.sweeps.poison.rejected import rejected_frame
+
+        return rejected_frame(self._app.driver, self.run_id)
+
+    def retry_rejected(self) -> Run:
+        """Launch a run over exactly the rows that `rejected()` lists; those that it does leave the list.
+
+        It waits until no other run of this sweep is being worked, so it may be launched while this one goes on. A row
+        that fails again stays, and is listed by that run too. While such a run is live, answers that one. Raises
+        SweepNotLive where no row is set aside, UnknownJob where the sweep is not declared here.
+        """
+        from rowsweep.sweeps.launches.launch import retry_rejected
+
+        return retry_rejected(self._row())
 
     def _steered(self, wanted: Wanted, reason: str | None) -> Snapshot:
         told = None if reason is None else safe_text(redact_text(reason), _LONGEST_REASON)

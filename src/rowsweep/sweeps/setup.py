@@ -31,7 +31,8 @@ _MISSING: Final = re.compile(r"query parameter missing: (\w+)")
 class Setup:
     """What the first attempt found and every later one goes by: the table, the parameters, the upper bound, an instant.
 
-    `source` is the declared table, key and where: a later attempt's must be the same.
+    `source` is the declared table, key and where: a later attempt's must be the same. `only` are the keys of a run over
+    listed rows.
     """
 
     table: Table
@@ -41,6 +42,7 @@ class Setup:
     at: str
     estimate: int | None
     estimate_source: str | None
+    only: tuple[tuple[str, ...], ...] | None = None
 
     def statements(self, rows: Rows) -> Statements:
         """Answer the statements of the sweep over this table."""
@@ -48,7 +50,9 @@ class Setup:
 
     @property
     def is_over_nothing(self) -> bool:
-        """Whether it is bounded by the highest key there was, and there was none."""
+        """Whether it is bounded by the highest key there was, and there was none; or over no listed row."""
+        if self.only is not None:
+            return not self.only
         return self.upper is None and self.source.get("until") == "start"
 
     def as_json(self) -> Json:
@@ -61,6 +65,7 @@ class Setup:
             "at": self.at,
             "estimate": self.estimate,
             "estimate_source": self.estimate_source,
+            **({} if self.only is None else {"only": [list(key) for key in self.only]}),
         }
 
     @classmethod
@@ -74,6 +79,7 @@ class Setup:
             at=stored["at"],
             estimate=stored["estimate"],
             estimate_source=stored["estimate_source"],
+            only=None if stored.get("only") is None else tuple(map(tuple, stored["only"])),
         )
 
 
@@ -179,13 +185,13 @@ def estimate_rows(connection: Any, statements: Matching, values: Mapping[str, An
 
 
 def count_rows(connection: Any, statements: Matching, values: Mapping[str, Any]) -> int | None:
-    """Count the matching rows within 2 s; None where it takes longer."""
+    """Count the matching rows within 2 s; None where it takes longer, or where the condition fails for a row."""
     whole = psycopg.sql.SQL("select pg_catalog.count(*) from ({}) rs_matching").format(statements.matching())
     try:
         with connection.transaction():
             connection.execute(_COUNT_TIMEOUT)
             return int(_one(run(connection, whole, values)))
-    except psycopg.errors.QueryCanceled:
+    except (psycopg.errors.QueryCanceled, psycopg.DataError):
         return None
 
 

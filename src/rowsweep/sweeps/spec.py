@@ -11,13 +11,17 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from rowsweep.options import Rate, count, duration, rate
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.refusals import refused
 
 MOST_BATCH_ROWS: Final = 1_000_000
+# The list is one column of the run's ledger row.
+MOST_REJECTED: Final = 10_000
+
+OnError = Literal["stop", "set-aside"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +77,15 @@ class SweepSpec(TableSpec):
     assignments: Mapping[str, str] | None = None
     handler: Callable[..., Any] | None = None
     atomic: bool = True
+    on_error: OnError = "stop"
+    max_rejected: int = 1_000
 
     def __post_init__(self) -> None:
         TableSpec.__post_init__(self)
         self._check_what()
         if not isinstance(self.atomic, bool):
             raise refused("atomic", "True or False", self.atomic, "atomic=True")
+        check_rejecting(self.on_error, self.max_rejected)
 
     def _check_what(self) -> None:
         if (self.handler is None) == (self.assignments is None):
@@ -90,6 +97,13 @@ class SweepSpec(TableSpec):
                 raise refused("atomic", "True with set=: the database does all the work", False, "atomic=True")
         if self.handler is not None:
             _check_handler(self.handler)
+
+
+def check_rejecting(on_error: object, max_rejected: object) -> None:
+    """Refuse what says nothing about rows that fail by themselves."""
+    if on_error not in get_args(OnError):
+        raise refused("on_error", '"stop" or "set-aside"', on_error, 'on_error="set-aside"')
+    count(max_rejected, option="max_rejected", minimum=1, maximum=MOST_REJECTED)
 
 
 def checksum(kind: str, spec: SweepSpec) -> str:

@@ -50,6 +50,9 @@ class Meter(Protocol):
     def record_batch(self, sweep: str, *, rows: int, seconds: float) -> None:
         """Count a batch's rows, and its length."""
 
+    def record_rejected(self, sweep: str, *, rows: int) -> None:
+        """Count rows that a sweep set aside."""
+
     def record_depths(self, depths: Sequence[Depth]) -> None:
         """Set the gauges of every queue; one that is no longer named is empty."""
 
@@ -125,6 +128,13 @@ def record_batch(sweep: str, *, rows: int, seconds: float) -> None:
     meter = _found().meter
     if meter is not None:
         _guarded("record_batch", lambda: meter.record_batch(sweep, rows=rows, seconds=seconds))
+
+
+def record_rejected(sweep: str, *, rows: int) -> None:
+    """Count rows that a sweep set aside."""
+    meter = _found().meter
+    if meter is not None:
+        _guarded("record_rejected", lambda: meter.record_rejected(sweep, rows=rows))
 
 
 def record_depths(depths: Sequence[Depth]) -> None:

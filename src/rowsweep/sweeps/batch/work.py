@@ -30,11 +30,15 @@ Handler = Callable[[Batch], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDone:
-    """A committed batch: where the pass stands behind it, whether its page was full, and what the ledger wants."""
+    """A committed batch: where the pass stands behind it, whether its page was full, and what the ledger wants.
+
+    One done `by_parts`, for rows that fail by themselves, says nothing about how many rows a batch should take.
+    """
 
     at: Position
     is_full: bool
     closed: BatchClosed
+    by_parts: bool = False
 
 
 class Checkpoint(Protocol):
@@ -129,15 +133,20 @@ class SetWork:
             page = self.finder.find(at, limit)
             after = at.finished()
             if page is not None:
-                rows = self.finder.update(self.assignments, at, page)
-                after = at.moved(page.to, rows=rows, written=rows)
+                rows, written = self.run(at, page)
+                after = at.moved(page.to, rows=rows, written=written)
             closed = self.closer.close(at, after, marker, stored=stored)
         return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
-    def run(self, at: Position, page: Page) -> int:
+    def run(self, at: Position, page: Page) -> tuple[int, int]:
+        """Update a found page; answer how many rows it had, and how many changed."""
+        rows = self.finder.update(self.assignments, at, page)
+        return rows, rows
+
+    def alone(self, at: Position, page: Page) -> int:
         """Update a page in a transaction of its own, without a checkpoint; answer how many rows changed."""
         with self.finder.held.transaction():
-            return self.finder.update(self.assignments, at, page)
+            return self.run(at, page)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,6 +276,11 @@ def cursor_values(prefix: str, cursor: Iterable[str | None] | None) -> dict[str,
     return {f"rs_{prefix}{at}": text for at, text in enumerate(cursor or ())}
 
 
+def key_casts(table: Table, names: Iterable[_Part]) -> list[sql.Composed]:
+    """Cast texts to the types of the key's columns."""
+    return [sql.SQL("{}::{}").format(name, _type(column)) for name, column in zip(names, table.key_types, strict=True)]
+
+
 def _unlike(name: str, taken: Iterable[str]) -> str:
     """Answer a name that none of these is."""
     while name in taken:

@@ -66,7 +66,7 @@ def application_of(sweep: Sweep[Any]) -> Application:
         why = f"it takes an input: rowsweep sweeps launch {sweep.name} --input JSON"
         return Application(sweep=sweep, action="by hand", why=why)
     ledger = ledger_of(host().driver)
-    open_ones = [name for name in sweep.spec.requires if not ledger.list(name=name, status="done", limit=1)]
+    open_ones = [name for name in sweep.spec.requires if not gate.done_rows(ledger, name)]
     if open_ones:
         return Application(sweep=sweep, action="wait", why=f"requires {', '.join(open_ones)}")
     return Application(sweep=sweep, action="launch", why="not applied here yet")

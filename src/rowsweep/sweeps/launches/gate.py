@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -37,6 +37,18 @@ def environment() -> str:
     return os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_ENVIRONMENT
 
 
+def retried_run(options: Mapping[str, Any] | None) -> UUID | None:
+    """Answer the run whose rejected rows a run with these options tries again; None for one over the whole table."""
+    given = (options or {}).get("retry_of")
+    return None if given is None else UUID(given)
+
+
+def done_rows(ledger: LedgerStore, name: str) -> list[Backfill]:
+    """Answer the newest rows of this name that are done, without the runs that only tried rejected rows again."""
+    rows = ledger.list(name=name, status="done", limit=_LOOKED_AT)
+    return [row for row in rows if retried_run(row.options) is None]
+
+
 def ask(asked: Asked, ledger: LedgerStore | None, *, force: bool = False) -> None:
     """Refuse a sweep that may not run here and now.
 
@@ -50,7 +62,7 @@ def ask(asked: Asked, ledger: LedgerStore | None, *, force: bool = False) -> Non
             meta={"sweep": asked.name, "environment": here, "environments": list(asked.environments)},
         )
     for required in asked.requires:
-        if ledger is None or not ledger.list(name=required, status="done", limit=1):
+        if ledger is None or not done_rows(ledger, required):
             raise RequirementMissing(
                 f"{asked.name!r} requires {required!r}, which the ledger does not list as done.",
                 fix=f"rowsweep sweeps launch {required}",
@@ -62,7 +74,7 @@ def ask(asked: Asked, ledger: LedgerStore | None, *, force: bool = False) -> Non
 
 def applied_row(ledger: LedgerStore, asked: Asked) -> Backfill | None:
     """Answer the newest `done` row of that name and input, leaving out the run's own."""
-    rows = ledger.list(name=asked.name, status="done", limit=_LOOKED_AT)
+    rows = done_rows(ledger, asked.name)
     return next((row for row in rows if row.run_id != asked.run_id and row.input == asked.input), None)
 
 

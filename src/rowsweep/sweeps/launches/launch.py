@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+from rowsweep.errors import SweepNotLive
 from rowsweep.jobs.request import EnqueueOptions
 from rowsweep.options import count, finite, rate
 from rowsweep.queue.records import LIVE_STATES, NewBackfill
 from rowsweep.sweeps.launches import gate
+from rowsweep.sweeps.registry import get_sweep
 from rowsweep.sweeps.run import Host, Run, host, ledger_of
 from rowsweep.sweeps.spec import MOST_BATCH_ROWS
 
@@ -28,6 +31,7 @@ class LaunchOptions:
     rate: str | None = None
     batch_rows: int | None = None
     confirm: float | None = None
+    retry_of: UUID | None = None
 
     def __post_init__(self) -> None:
         if self.rate is not None:
@@ -44,6 +48,7 @@ class LaunchOptions:
             "rate": self.rate,
             "batch_rows": self.batch_rows,
             "confirm": self.confirm,
+            "retry_of": None if self.retry_of is None else str(self.retry_of),
         }
         return {name: value for name, value in given.items() if value is not None}
 
@@ -64,10 +69,34 @@ def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:
     return run
 
 
-def find_live(ledger: LedgerStore, sweep: Sweep[Any], form: Any) -> Backfill | None:
-    """Answer the ledger row of the live run of this sweep with this input."""
+def retry_rejected(row: Backfill) -> Run:
+    """Launch a run over the rows that a run set aside, or attach to the one that is live.
+
+    Raises SweepNotLive where none is set aside, UnknownJob where the sweep is not declared here.
+    """
+    app, sweep = host(), get_sweep(row.name)
+    if not row.rejected_rows:
+        raise SweepNotLive(
+            f"Run {row.run_id} of {row.name!r} has no rejected rows: there is nothing to try again.",
+            fix=f"rowsweep sweeps rejected {row.run_id}",
+            meta={"run_id": str(row.run_id)},
+        )
+    request = sweep.request(sweep.options.input.parse(row.input), EnqueueOptions())
+    ledger = ledger_of(app.driver)
+    if live := find_live(ledger, sweep, request.input, retries=True):
+        return _attached(app, sweep, live)
+    gate.ask(sweep.asked(request.input), ledger, force=True)
+    sweep.check_here(app, request.tenant_id)
+    run = _enqueue(app, sweep, request, LaunchOptions(retry_of=row.run_id))
+    app.work_here()
+    return run
+
+
+def find_live(ledger: LedgerStore, sweep: Sweep[Any], form: Any, *, retries: bool = False) -> Backfill | None:
+    """Answer the ledger row of the live run of this sweep with this input: over its table, or over rejected rows."""
     rows = [*ledger.list(name=sweep.name, status="running"), *ledger.list(name=sweep.name, status="paused")]
-    return next((row for row in rows if row.input == form and row.job_state in LIVE_STATES), None)
+    live = (row for row in rows if row.input == form and row.job_state in LIVE_STATES)
+    return next((row for row in live if (gate.retried_run(row.options) is not None) is retries), None)
 
 
 def status_here(sweep: Sweep[Any]) -> dict[str, Any]:
@@ -91,7 +120,8 @@ def status_here(sweep: Sweep[Any]) -> dict[str, Any]:
 
 
 def _enqueue(app: Host, sweep: Sweep[Any], request: NewJob, options: LaunchOptions) -> Run:
-    keyed = replace(request, idempotency_key=sweep.launch_key(request.input))
+    key = sweep.launch_key(request.input)
+    keyed = replace(request, idempotency_key=key if options.retry_of is None else f"{key}:retry")
     with app.driver.transaction() as opened:
         result: EnqueueResult = opened.stores.jobs.enqueue([keyed])[0]
         ledger = opened.stores.ledger

@@ -49,6 +49,10 @@ class Position:
         """Answer the position with the next page's bounds fixed."""
         return Position(index=self.index, cursor=self.cursor, rows=self.rows, written=self.written, plan=plan)
 
+    def unplanned(self) -> Position:
+        """Answer the position without the next page's bounds."""
+        return Position(index=self.index, cursor=self.cursor, rows=self.rows, written=self.written)
+
     def finished(self) -> Position:
         """Answer the position at the end: its cursor is null."""
         return Position(index=self.index, rows=self.rows, written=self.written, ended=True)

@@ -28,6 +28,11 @@ from rowsweep.sweeps.passes.pacing import Pacer
 from rowsweep.sweeps.passes.position import FINISH_STEP, PAGES_STEP, SETUP_STEP, Position, as_checkpoint
 from rowsweep.sweeps.passes.progress import Progress
 from rowsweep.sweeps.passes.steered import SteeredPass, declare_terminal
+from rowsweep.sweeps.poison.closing import Listing, ListingCloser, rejected_of
+from rowsweep.sweeps.poison.limits import MOST_SHARE, Limits
+from rowsweep.sweeps.poison.listed import ListedFinder
+from rowsweep.sweeps.poison.retry import finder_over, over_listed
+from rowsweep.sweeps.poison.work import SettingAside, setting_aside
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import Setup, check_source, count_rows, set_up, settings_for
 from rowsweep.telemetry.events import emit
@@ -85,7 +90,7 @@ class Pass(SteeredPass):
         ledger = self._ledger()
         known = ledger.get(ctx.run_id)
         self._options = (known.options if known is not None else None) or {}
-        gate.ask(sweep.asked(ctx.record.input, ctx.run_id), ledger, force=bool(self._options.get("force")))
+        gate.ask(sweep.asked(ctx.record.input, ctx.run_id), ledger, force=self._is_forced())
         self._setup = self._take_up(ctx.step.run(SETUP_STEP, self._set_up))
         check_source(sweep.name, self._setup, sweep.spec.rows)
         row = ledger.start(self._new_row(known))
@@ -96,7 +101,12 @@ class Pass(SteeredPass):
         ledger.describe(ctx.claim, ctx.run_id, estimate=estimate, waiting_for=None)
         emit("sweeps.started", sweep=sweep.name, run_id=str(ctx.run_id), kind=sweep.kind)
         self._progress = Progress(row)
+        self._row = row
         return row
+
+    def _is_forced(self) -> bool:
+        """Whether the run goes on where the sweep is applied: it was asked to, or does rows that were left then."""
+        return bool(self._options.get("force")) or gate.retried_run(self._options) is not None
 
     def _set_up(self) -> Any:
         with self._source.transaction():
@@ -147,7 +157,7 @@ class Pass(SteeredPass):
             else:
                 milliseconds = (real_monotonic() - started) * 1000
                 self._patience.succeeded()
-                if done.at.plan is None:
+                if done.at.plan is None and not done.by_parts:
                     self._size.completed(is_full=done.is_full or self._planned_full, duration_ms=milliseconds)
                 self._planned_full = done.at.plan is not None and done.is_full
                 return done, milliseconds
@@ -178,13 +188,18 @@ class Pass(SteeredPass):
                 fix=f"rowsweep jobs show {self._ctx.job_id}",
             )
         return {
-            "rows": at.rows, "written": at.written, "batches": at.batches, "rejected": 0, "remaining": remaining,
+            "rows": at.rows, "written": at.written, "batches": at.batches, "rejected": self._rejected(),
+            "remaining": remaining,
         }  # fmt: skip
+
+    def _rejected(self) -> int:
+        """Answer how many rows of the run are set aside."""
+        return 0
 
     def _remaining(self) -> int | None:
         """Count the rows that still match, where that is cheap: late commits, and rows a handler left as they were."""
         setup, spec = self._setup, self._sweep.spec
-        if spec.rows.where is None or setup.estimate_source != "count":
+        if spec.rows.where is None or setup.estimate_source != "count" or setup.only is not None:
             return None
         if setup.is_over_nothing:
             return 0
@@ -207,25 +222,74 @@ class BackfillPass(Pass):
     """The pass of a backfill: each page is updated in the database, or handed to the application's function."""
 
     _sweep: RowSweep[Any]
+    _aside: SettingAside | None = None
+
+    def _set_up(self) -> Any:
+        made = super()._set_up()
+        retried = gate.retried_run(self._options)
+        if retried is None:
+            return made
+        rows = rejected_of(self._ctx.driver.stores()).list(retried)
+        return over_listed(Setup.from_json(made), rows, sweep=self._sweep.name).as_json()
 
     def _work_for(self, setup: Setup) -> PageWork:
+        ctx, limits = self._ctx, self._limits()
+        finder = self._finder = finder_over(self._source, setup, self._sweep.spec.rows)
+        shared: dict[str, Any] = {
+            "ctx": ctx, "held": self._held, "totals": self._progress.totals, "restarts": lambda: self._restarts,
+        }  # fmt: skip
+        if limits is None:
+            return self._work_over(finder, Closer(**shared))
+        retried = finder if isinstance(finder, ListedFinder) else None
+        listing = Listing(table=setup.table, limits=limits, retried=retried)
+        self._aside = setting_aside(finder, ListingCloser(**shared, listing=listing), self._work_over)
+        return self._aside
+
+    def _work_over(self, finder: PageFinder, closer: Closer) -> PageWork:
+        """Make what does the pages that a finder finds."""
         spec, ctx = self._sweep.spec, self._ctx
-        finder = self._finder = PageFinder(self._source, setup.statements(spec.rows), setup.params or {}, setup.upper)
-        closer = Closer(ctx=ctx, held=self._held, totals=self._progress.totals, restarts=lambda: self._restarts)
         if spec.assignments is not None:
             in_place = SetWork(finder=finder, closer=closer, assignments=spec.assignments)
-            return in_place if spec.source is None else SourceWork(finder=finder, closer=closer, work=in_place.run)
+            return in_place if spec.source is None else SourceWork(finder=finder, closer=closer, work=in_place.alone)
         assert spec.handler is not None  # noqa: S101 - the declaration has one or the other
         call = HandlerCall(
             finder=finder,
             handler=self._guarded(spec.handler),
-            columns=self._sweep.read_columns(setup.table),
+            columns=self._sweep.read_columns(self._setup.table),
             run_id=str(ctx.run_id),
             ctx=ctx,
             input=self._input,
         )
         by_handler = (AtomicWork if spec.atomic else OutsideWork)(call=call, closer=closer)
         return by_handler if spec.source is None else SourceWork(finder=finder, closer=closer, work=by_handler.alone)
+
+    # -- rows that fail by themselves ---------------------------------------------------------------------------
+
+    def _limits(self) -> Limits | None:
+        """Answer how many rows may be set aside; None where the first batch that fails is to stop the run."""
+        spec, row = self._sweep.spec, self._row
+        retries = gate.retried_run(self._options) is not None
+        if spec.on_error == "stop" and not retries:
+            return None
+        return Limits(
+            sweep=self._sweep.name,
+            run_id=self._ctx.run_id,
+            most=spec.max_rejected,
+            seen=row.rows + row.rejected_rows,
+            rejected=row.rejected_rows,
+            most_share=None if retries else MOST_SHARE,
+        )
+
+    def _recover(self, error: Exception) -> None:
+        aside = self._aside
+        if aside is None or self._ctx.signal.aborted or not aside.takes(error):
+            super()._recover(error)
+        else:
+            self._wait(aside.pause_seconds(error), "another try of a batch that fails")
+
+    def _rejected(self) -> int:
+        row = None if self._aside is None else self._ledger().get(self._ctx.run_id)
+        return 0 if row is None else row.rejected_rows
 
     def _guarded(self, handler: Any) -> Any:
         def call(batch: Any) -> Any:

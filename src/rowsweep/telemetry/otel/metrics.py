@@ -18,6 +18,7 @@ class OtelMeter:
         self._lost = meter.create_counter("jobs_lease_lost_total", description="Leases lost under a run.")
         self._duration = meter.create_histogram("job_duration_seconds", "s", "How long runs took.")
         self._rows = meter.create_counter("sweep_rows_total", description="Rows swept.")
+        self._rejected = meter.create_counter("sweep_rejected_rows_total", description="Rows set aside.")
         self._batch = meter.create_histogram("sweep_batch_seconds", "s", "How long batches took.")
         self._ready = meter.create_gauge("queue_depth", description="Jobs ready to run.")
         self._oldest = meter.create_gauge("queue_oldest_ready_seconds", "s", "How long the oldest due job has waited.")
@@ -38,6 +39,10 @@ class OtelMeter:
         """Count a batch's rows, and its length."""
         self._rows.add(rows, {"sweep": sweep})
         self._batch.record(seconds, {"sweep": sweep})
+
+    def record_rejected(self, sweep: str, *, rows: int) -> None:
+        """Count rows that a sweep set aside."""
+        self._rejected.add(rows, {"sweep": sweep})
 
     def record_depths(self, depths: Sequence[Depth]) -> None:
         """Set the gauges; a queue that was seen before and is gone has nothing left."""
