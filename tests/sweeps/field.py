@@ -10,12 +10,14 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from rowsweep.app.app import App
 from rowsweep.jobs.retry import Retry
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.records import Backfill, Job, Step
+from rowsweep.sweeps.batch.chain import _Behind
 from rowsweep.sweeps.run import Run, ledger_of
 from rowsweep.worker.run.execution import Execution
 from rowsweep.worker.worker import Worker
@@ -157,6 +159,33 @@ class Background:
         if self._error is not None:
             raise self._error
         return self._answer
+
+
+def cut_off(monkeypatch: pytest.MonkeyPatch, *, lands: Callable[[], bool] | None) -> list[int]:
+    """Lose the connection under the first commit that travels behind a batch's closing statement, once.
+
+    With `lands` once the server has it and that holds, without before the server hears of it. Answers where it is
+    noted that it happened.
+    """
+    happened: list[int] = []
+    send = _Behind.send
+
+    def cut(self: _Behind) -> None:
+        if happened:
+            send(self)
+            return
+        happened.append(1)
+        connection = self._held.connection
+        if lands is not None:
+            send(self)
+            connection.pgconn.pipeline_sync()
+            connection.pgconn.flush()
+            until(lands, "the commit")
+        connection.pgconn.finish()
+        raise psycopg.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(_Behind, "send", cut)
+    return happened
 
 
 def until(holds: Callable[[], Any], what: str = "the condition") -> None:

@@ -31,6 +31,7 @@ def after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Any]],
         def call(self: passes.Pass, done: Any, *given: Any) -> None:
             committed(self, done, *given)
             if done.at.index == index:
+                self._held.abandon()
                 action()
 
         monkeypatch.setattr(passes.Pass, "_committed", call)

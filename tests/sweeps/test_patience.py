@@ -17,7 +17,8 @@ from rowsweep.errors import DriverUnavailable, SweepFailed
 from rowsweep.sweeps.batch import patience
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.patience import Patience, is_lost_connection, is_passing, name_of
-from tests.sweeps.field import NOW, Background, Field, fields_of, until
+from rowsweep.sweeps.passes.steered import SteeredPass
+from tests.sweeps.field import NOW, Background, Field, cut_off, fields_of, until
 
 ORDERS = rs.Rows("orders")
 
@@ -183,34 +184,76 @@ def test_a_handler_may_lose_its_connection(field: Field, swallows: bool, caplog:
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("form", ["set", "frame"])
 @pytest.mark.parametrize("lands", [True, False])
 def test_a_commit_whose_answer_is_lost_is_looked_up_before_anything_is_repeated(
-    field: Field, form: str, lands: bool, monkeypatch: pytest.MonkeyPatch
+    field: Field, lands: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """N-062: the batch is in, or it is not; the checkpoint alone tells."""
     counted(field, 12)
-    commit = BatchConnection._commit
+    commit = BatchConnection.commit
     commits: list[int] = []
 
-    def cut(self: BatchConnection, connection: Any) -> None:
+    def cut(self: BatchConnection) -> None:
         commits.append(1)
         if len(commits) == 4:  # the setup's, the first and the second batch's came through
+            connection = self.connection
             if lands:
-                commit(self, connection)
+                commit(self)
             connection.pgconn.finish()
-            raise_lost(self, connection)
-        commit(self, connection)
+        commit(self)
 
-    def raise_lost(self: BatchConnection, connection: Any) -> None:
-        commit(self, connection)
-
-    monkeypatch.setattr(BatchConnection, "_commit", cut)
-    run = declare(form, 4).launch()
+    monkeypatch.setattr(BatchConnection, "commit", cut)
+    run = declare("frame", 4).launch()
     commits.clear()
     field.tick()
     all_once(field, run, 12)
     assert field.row(run).batches == (3 if lands else 4)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_commit_that_travels_with_the_next_batch_is_looked_up_too(
+    field: Field, lands: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-062: neither the batch nor the one that was sent behind it is done twice, or never."""
+    counted(field, 40)
+    run = declare("set", 4).launch()
+    happened = cut_off(monkeypatch, lands=(lambda: is_past(field, run, 4)) if lands else None)
+    field.tick()
+    assert happened
+    all_once(field, run, 40)
+
+
+@pytest.mark.parametrize("trouble", ["lock", "data"])
+def test_what_fails_in_a_batch_sent_ahead_is_that_batch_s(
+    field: Field, trouble: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """N-069, N-083: the batch before it stays done; the error names the keys of the one that failed."""
+    counted(field, 40)
+    if trouble == "data":
+        field.sql("update orders set hits = 2147483647 where id = 30")
+        run = declare("set", 4, retry=rs.Retry(attempts=1)).launch()
+        with pytest.raises(SweepFailed, match=r"batch 7, keys after \(28\) up to \(32\)"):
+            field.finish(run)
+        assert field.row(run).rows == 28
+        assert field.one("select count(*) from orders where hits = 1") == 28
+        return
+    with field.other() as other:
+        other.execute("begin; select from orders where id = 30 for update")
+        recover = SteeredPass._recover
+        at: list[int] = []
+
+        def recovered(self: SteeredPass, error: Exception) -> None:
+            at.append(self._at.index)
+            other.execute("rollback")
+            recover(self, error)
+
+        monkeypatch.setattr(SteeredPass, "_recover", recovered)
+        run = declare("set", 4, lock_timeout="50ms").launch()
+        field.tick()
+    all_once(field, run, 40)
+    assert at == [6]
+    assert [one["index"] for one in fields_of(caplog.records, "sweeps.batch.shrunk")] == [7]
 
 
 @pytest.mark.usefixtures("hasty")

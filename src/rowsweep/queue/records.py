@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from rowsweep.jobs.request import EnqueueResult, NewJob
 
@@ -311,6 +311,16 @@ class SweepTotals:
     samples: Json = None
 
 
+class Behind(Protocol):
+    """More that travels behind a closing statement on its connection, sent before that one's answer is read."""
+
+    def send(self) -> None:
+        """Send it; all of it is void where the statement fails."""
+
+    def failed(self, error: Exception) -> None:
+        """Learn that something of it failed, though the closing statement did not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchClose:
     """Close one batch: fence, checkpoint and ledger in one statement, the batch's last.
@@ -320,6 +330,8 @@ class BatchClose:
     gone when the handler ended the transaction. `totals=None` stores the checkpoint and leaves the ledger's figures.
     `restarts` asks to count attempts anew; one in its first attempt, or that has closed a batch in this one, need not.
     One of several jobs of a run gives its own figures as `shard`, and no totals.
+    `behind` is sent along with a close that moves the stored checkpoint (`is_plain`): such a one that may not commit
+    fails its transaction, so that nothing behind it can take effect.
     """
 
     claim: Claim
@@ -332,13 +344,21 @@ class BatchClose:
     checksum: str | None = None
     restarts: bool = True
     shard: ShardFigures | None = None
+    behind: Behind | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it only moves a checkpoint that is stored, and the ledger's figures."""
+        moves = self.expected is not None and self.totals is not None and self.shard is None
+        return moves and not self.restarts and self.checksum is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchClosed:
     """Answer a batch's close: the first false one says why it may not commit.
 
-    `wanted` is None where the driver keeps no ledger row for the run. `options` are the row's, as tuned.
+    `wanted` is None where the driver keeps no ledger row for the run. `options` are the row's, as tuned. With something
+    `behind`, a close that may not commit answers neither `held` nor `expected`: its transaction cannot tell which.
     """
 
     open: bool

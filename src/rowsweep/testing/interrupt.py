@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest import mock
 
 from rowsweep.errors import Draining, Interrupted
@@ -13,7 +13,8 @@ from rowsweep.options import count
 from rowsweep.sweeps.batch.work import Closer
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import BatchClosed
+    from rowsweep.queue.contract import LedgerStore
+    from rowsweep.queue.records import BatchClose, BatchClosed
 
 
 @dataclass(slots=True)
@@ -43,22 +44,22 @@ def interrupt_after(batches: int) -> Iterator[Interruption]:
             drain()     # goes on: the effects must be those of one undisturbed pass
     """
     interruption = Interruption(count(batches, option="batches", minimum=0))
-    original = Closer.close_in
+    original = Closer.send
 
-    def close_in(self: Closer, ledger: Any, before: Any, after: Any, *more: Any, **named: Any) -> BatchClosed:
-        is_batch = after.index > before.index
+    def send(self: Closer, ledger: LedgerStore, close: BatchClose) -> BatchClosed:
+        is_batch = close.totals is not None
         if is_batch and (interruption.happened or interruption.committed >= interruption.after):
             interruption.happened = True
             reason = Draining(f"Interrupted by a test after {interruption.after} batches.", fix="none needed")
             self.ctx.signal.abort(reason)
             raise Interrupted(reason)
-        closed = original(self, ledger, before, after, *more, **named)
-        interruption.committed += is_batch
+        closed = original(self, ledger, close)
+        interruption.committed += is_batch and closed.open and closed.held and closed.expected
         return closed
 
     _active.append(interruption)
     try:
-        with mock.patch.object(Closer, "close_in", close_in):
+        with mock.patch.object(Closer, "send", send):
             yield interruption
     finally:
         _active.remove(interruption)

@@ -87,7 +87,7 @@ def test_the_quick_statement_is_used_until_a_row_is_in_its_way(field: Field, mon
     """D-8."""
     make_events(field, 60, 10)
     ways: list[str] = []
-    quickly, carefully = DeleteWork._quickly, DeleteWork._carefully
+    quickly, carefully = DeleteWork.send, DeleteWork._carefully
 
     def noted(name: str, way: Any) -> Any:
         def call(self: DeleteWork, *given: Any) -> Any:
@@ -96,7 +96,7 @@ def test_the_quick_statement_is_used_until_a_row_is_in_its_way(field: Field, mon
 
         return call
 
-    monkeypatch.setattr(DeleteWork, "_quickly", noted("quick", quickly))
+    monkeypatch.setattr(DeleteWork, "send", noted("quick", quickly))
     monkeypatch.setattr(DeleteWork, "_carefully", noted("careful", carefully))
     field.sql("create table notes (event_id bigint references events); insert into notes values (25)")
     recovered: list[int] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg.adapt import AdaptersMap, Loader
-from psycopg.pq import Format
+from psycopg.pq import ExecStatus, Format
 from psycopg.rows import TupleRow, tuple_row
 from psycopg.types.datetime import TimestamptzBinaryLoader
 from psycopg.types.numeric import Float8BinaryLoader, Int2BinaryLoader, Int4BinaryLoader, Int8BinaryLoader
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from typing import LiteralString
 
     from psycopg.abc import Buffer
+
+    from rowsweep.queue.records import Behind
 
 
 _decode: Final = json.JSONDecoder().raw_decode
@@ -94,3 +96,19 @@ def run_each(
             cursors.append(StoreCursor(connection))
             cursors[-1].execute(text, each)
     return [cursor.fetchall() for cursor in cursors]
+
+
+def run_before(
+    connection: psycopg.Connection[Any], text: LiteralString, values: Mapping[str, object], behind: Behind
+) -> list[TupleRow]:
+    """Send one statement with more behind it in one message; answer its rows, also where something behind it fails."""
+    cursor = StoreCursor(connection)
+    try:
+        with connection.pipeline():
+            cursor.execute(text, values, prepare=True)
+            behind.send()
+    except psycopg.Error as error:
+        if cursor.pgresult is None or cursor.pgresult.status != ExecStatus.TUPLES_OK:
+            raise
+        behind.failed(error)
+    return cursor.fetchall()

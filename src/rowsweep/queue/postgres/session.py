@@ -12,7 +12,7 @@ from psycopg.pq import TransactionStatus
 
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable
-from rowsweep.queue.postgres.cursor import run, run_each
+from rowsweep.queue.postgres.cursor import run, run_before, run_each
 from rowsweep.queue.postgres.sql import render
 from rowsweep.queue.postgres.translate import is_read_only, joined_errors, lost_errors, own_errors
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from rowsweep.queue.postgres.pools import Pools
     from rowsweep.queue.postgres.sql import Statement
+    from rowsweep.queue.records import Behind
 
 REPEAT_SECONDS: Final = 15.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
@@ -56,6 +57,9 @@ class Session(Protocol):
 
     def rows_each(self, statement: Statement, values: Iterable[Mapping[str, object]]) -> list[list[TupleRow]]:
         """Send one statement for each of the values, without waiting in between where that can be; answer all rows."""
+
+    def rows_before(self, statement: Statement, values: Mapping[str, object], behind: Behind) -> list[TupleRow]:
+        """Send one statement, and more behind it before its rows are here; answer them."""
 
     def unit(self) -> AbstractContextManager[Session]:
         """Make several statements one unit of work."""
@@ -90,6 +94,12 @@ class PooledSession:
     def rows_each(self, statement: Statement, values: Iterable[Mapping[str, object]]) -> list[list[TupleRow]]:
         """Send them one after the other, each committed by itself."""
         return [self.rows(statement, each) for each in values]
+
+    def rows_before(self, statement: Statement, values: Mapping[str, object], behind: Behind) -> list[TupleRow]:
+        """Send the statement, then what is behind it: here each commits by itself."""
+        rows = self.rows(statement, values)
+        behind.send()
+        return rows
 
     def _send(self, text: Any, values: Mapping[str, object], prepare: bool | None) -> list[TupleRow]:
         with self._pools.call(control=self._control) as connection, own_errors(self.place):
@@ -134,6 +144,12 @@ class JoinedSession:
         text = render(statement.text, self._place.schema())
         with self._errors(self.place):
             return run_each(self._connection, text, values)
+
+    def rows_before(self, statement: Statement, values: Mapping[str, object], behind: Behind) -> list[TupleRow]:
+        """Send all in one message in the open transaction; the statement's own error is raised here."""
+        text = render(statement.text, self._place.schema())
+        with self._errors(self.place):
+            return run_before(self._connection, text, values, behind)
 
     @contextmanager
     def unit(self) -> Iterator[Session]:

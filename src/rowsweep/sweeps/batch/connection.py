@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
@@ -52,6 +53,9 @@ class BatchConnection:
     When the run is aborted, the statement in flight on it is cancelled through libpq and the connection closed.
     Settings hold in each transaction only; where no handler could change them in between and the session is ours, all
     but the tenant are made once for as long as the connection is held (its pool resets them).
+
+    There too a batch may be begun together with the end of the one before (`chains`): `begun` then tells of it, until
+    it is taken up, or whatever else is done with the connection rolls it back.
     """
 
     def __init__(
@@ -70,6 +74,9 @@ class BatchConnection:
         of_batch = {name: value for name, value in settings.items() if name not in of_session}
         self._once = "; ".join(_set("session", {**of_session, **_PLANNED_ONCE})) if lasts else None
         self._settings = _set("local", of_batch)
+        self._of_batch = _set_config(of_batch)
+        self.chains = lasts and psycopg.Pipeline.is_supported()
+        self.begun: Any = None
         self._forgets = runs_handlers and not self._is_pooled
         self._held: ExitStack | None = None
         self._connection: Any = None
@@ -101,6 +108,7 @@ class BatchConnection:
 
     def release(self) -> None:
         """Give the connection back; one in a transaction, or broken, is closed."""
+        self.abandon()
         held, self._held = self._held, None
         self._connection = self._stores = self.stage = None
         if held is not None:
@@ -113,6 +121,7 @@ class BatchConnection:
         One that only `reads` sees one moment of the database, and may be a standby's.
         Raises CommitUnknown where the connection broke during the commit.
         """
+        self.abandon()
         connection = self.connection
         if self._is_pooled:
             self.stage = None  # the next transaction may run on another session, which has no such table
@@ -126,25 +135,39 @@ class BatchConnection:
             with ambient.inside_transaction(connection):
                 yield marker
             connection.batch_open = False
-            self._commit(connection)
+            self.commit()
         except BaseException:
             connection.batch_open = False
-            self._roll_back(connection)
+            self.roll_back()
             raise
 
-    def _commit(self, connection: Any) -> None:
+    def send_begin(self) -> None:
+        """Begin a batch's transaction with its settings, inside a pipeline: nothing is waited for."""
+        self.connection.execute(_BEGIN, prepare=True)
+        self.connection.execute(self._of_batch, prepare=True)
+
+    def commit(self) -> None:
+        """Commit the open transaction; raises CommitUnknown where the connection broke meanwhile."""
+        connection = self.connection
         try:
-            status = connection.execute("commit", prepare=False).statusmessage
+            cursor = connection.execute("commit", prepare=False)
         except Exception as error:
             if connection.closed or connection.broken:
                 raise CommitUnknown from error
             raise
-        if status != "COMMIT":
-            msg = f"the batch's transaction ended with {status} instead of COMMIT"
-            raise RuntimeError(msg)
+        check_committed(cursor)
 
-    def _roll_back(self, connection: Any) -> None:
-        self.stage = None
+    def abandon(self) -> None:
+        """Roll back a batch that was begun ahead and not taken up."""
+        if self.begun is not None:
+            self.roll_back()
+
+    def roll_back(self) -> None:
+        """Roll the open transaction back; a connection that cannot is closed, which rolls back."""
+        self.stage = self.begun = None
+        if self._held is None:
+            return
+        connection = self._connection
         if connection.closed or connection.broken:
             self.release()
         elif connection.info.transaction_status != TransactionStatus.IDLE:
@@ -153,6 +176,13 @@ class BatchConnection:
             except Exception:  # noqa: BLE001 - a connection that cannot roll back is closed, which rolls back
                 connection.close()
                 self.release()
+
+
+def check_committed(cursor: Any) -> None:
+    """Make sure that a commit was not answered by a rollback."""
+    if cursor.statusmessage != "COMMIT":
+        msg = f"the batch's transaction ended with {cursor.statusmessage} instead of COMMIT"
+        raise RuntimeError(msg)
 
 
 def transaction_settings(
@@ -170,6 +200,13 @@ def transaction_settings(
         "rowsweep.tenant": tenant or "",
         "rowsweep.cross_tenant": "on" if cross_tenant else "off",
     }
+
+
+def _set_config(settings: Mapping[str, str]) -> str:
+    """Answer one statement that sets them for a transaction."""
+    form = sql.SQL("pg_catalog.set_config({}, {}, true)")
+    calls = [form.format(sql.Literal(name), sql.Literal(value)) for name, value in settings.items()]
+    return (sql.SQL("select ") + sql.SQL(", ").join(calls)).as_string(None)
 
 
 def _set(scope: str, settings: Mapping[str, str]) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.passes.position import Position
 
 _MOST_PAGES: Final = 16
-MOST_AHEAD: Final = 20_000
+MOST_AHEAD: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,11 @@ class PageFinder:
         self._steady: int | None = None
         self._to: tuple[str, ...] | None = None
 
-    def update(self, assignments: Mapping[str, str], at: Position, page: Page) -> int:
-        """Update the page's matching rows; answer how many they were."""
+    def update(self, assignments: Mapping[str, str], at: Position, page: Page) -> Any:
+        """Send the update of the page's matching rows; answer its cursor, which counts them."""
         started = at.cursor is not None
         text = self._composed(("update", started), lambda: self.statements.update(assignments, started=started))
-        return int(self._execute(text, self.page_values(at, page.to)).rowcount)
+        return self._execute(text, self.page_values(at, page.to))
 
     def count(self, at: Position, page: Page, *, lock: bool) -> int:
         """Count the page's matching rows, locking them where asked."""
@@ -89,6 +89,14 @@ class PageFinder:
         page = ahead.popleft()
         self._ahead, self._expects, self._to = ahead, (page.to, limit), page.to
         return page
+
+    def known(self, at: Position, limit: int) -> Page | None:
+        """Answer the next page where it was found ahead, None where it has to be searched for."""
+        return self.find(at, limit) if self._ahead and self._expects == (at.cursor, limit) else None
+
+    def concerns(self, page: Page | None) -> None:
+        """Note which page an error from now on is about."""
+        self._to = None if page is None else page.to
 
     def _search(self, at: Position, limit: int, pages: int) -> list[Page]:
         started = at.cursor is not None

@@ -26,11 +26,18 @@ class BatchSize:
         self._least = min(LEAST_ROWS, start)
         self._most = max(MOST_ROWS, start)
         self._smoothed_ms: float | None = None
+        self._last = 0
         self._done = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the next batch will most likely take as many rows as the last one."""
+        return self._last == self.rows and (not self._adapt or self.rows == self._most)
 
     def completed(self, *, is_full: bool, duration_ms: float) -> None:
         """Note a batch that was done: whether its page was full, and how long it took."""
         self._done += 1
+        self._last = self.rows
         kept = self._smoothed_ms
         self._smoothed_ms = duration_ms if kept is None else _KEPT * kept + (1 - _KEPT) * duration_ms
         if not is_full:

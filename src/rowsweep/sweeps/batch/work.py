@@ -1,8 +1,8 @@
-"""The three ways a batch is done: by expressions, by a handler in its transaction, by a handler outside."""
+"""The two ways a handler does a batch, in its transaction and outside, and how any batch is closed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,44 +68,62 @@ class Closer:
 
     def close(self, before: Checkpoint, after: Checkpoint, marker: str, *, stored: bool) -> BatchClosed:
         """Store `after` where `before` was stored; raises, so that the batch rolls back, where it may not commit."""
-        return self.close_in(self.held.stores.ledger, before, after, marker, stored=stored)
+        return self.checked(self.ledger, self.made(before, after, marker, stored=stored))
 
-    def close_in(
-        self,
-        ledger: LedgerStore | None,
-        before: Checkpoint,
-        after: Checkpoint,
-        marker: str | None = None,
-        *,
-        stored: bool,
-    ) -> BatchClosed:
-        """Do so over a ledger that may commit each call by itself: then the batch is done before it is noted."""
+    @property
+    def chains(self) -> bool:
+        """Whether a batch's close may travel with the next batch: it is all there is to closing one."""
+        return self.held.chains
+
+    @property
+    def ledger(self) -> LedgerStore:
+        """The ledger over the batch's connection."""
+        ledger = self.held.stores.ledger
         if ledger is None:
             raise InvariantBroken("The driver keeps no ledger.", fix="use PostgresDriver for sweeps")
+        return ledger
+
+    def made(self, before: Checkpoint, after: Checkpoint, marker: str | None = None, *, stored: bool) -> BatchClose:
+        """Make the close that moves `before` to `after`."""
         is_batch = after.index > before.index
-        closed = ledger.progress(
-            BatchClose(
-                claim=self.ctx.claim,
-                run_id=self.ctx.run_id,
-                step=self.step,
-                expected=before.as_json() if stored else None,
-                value=after.as_json(),
-                totals=self.totals(after) if is_batch else None,
-                marker=marker,
-                restarts=self.restarts(),
-            )
+        return BatchClose(
+            claim=self.ctx.claim,
+            run_id=self.ctx.run_id,
+            step=self.step,
+            expected=before.as_json() if stored else None,
+            value=after.as_json(),
+            totals=self.totals(after) if is_batch else None,
+            marker=marker,
+            restarts=self.restarts(),
         )
+
+    def checked(self, ledger: LedgerStore, close: BatchClose) -> BatchClosed:
+        """Send a close; over a ledger that commits each call by itself the batch is done before it is noted."""
+        closed = self.send(ledger, close)
         if not closed.open:
             raise transaction_ended()
         if not closed.held:
-            raise LeaseLost(
-                f"Another worker holds {self.ctx.job!r} now, or it was cancelled: this batch rolls back.",
-                fix=f"rowsweep jobs show {self.ctx.job_id}",
-                meta={"job_id": str(self.ctx.job_id)},
-            )
+            raise self._lease_lost()
         if not closed.expected:
             raise CheckpointMoved
         return closed
+
+    def send(self, ledger: LedgerStore, close: BatchClose) -> BatchClosed:
+        """Send a close as it is."""
+        return ledger.progress(close)
+
+    def missed(self) -> Exception:
+        """Ask in a transaction of its own why a close did not land: its claim is lost, or its checkpoint another."""
+        with self.held.transaction():
+            is_held = self.held.stores.steps.guard(self.ctx.claim)
+        return CheckpointMoved() if is_held else self._lease_lost()
+
+    def _lease_lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"Another worker holds {self.ctx.job!r} now, or it was cancelled: this batch rolls back.",
+            fix=f"rowsweep jobs show {self.ctx.job_id}",
+            meta={"job_id": str(self.ctx.job_id)},
+        )
 
 
 class CheckpointMoved(Exception):
@@ -117,36 +135,6 @@ class PageWork(Protocol):
 
     def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
         """Answer the position behind the page; an ended one where there was none. `stored`: `at` is in the database."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetWork:
-    """Update each page in the database by the declared expressions; no row travels."""
-
-    finder: PageFinder
-    closer: Closer
-    assignments: Mapping[str, str]
-
-    def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
-        """Update the next page."""
-        with self.finder.held.transaction() as marker:
-            page = self.finder.find(at, limit)
-            after = at.finished()
-            if page is not None:
-                rows, written = self.run(at, page)
-                after = at.moved(page.to, rows=rows, written=written)
-            closed = self.closer.close(at, after, marker, stored=stored)
-        return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
-
-    def run(self, at: Position, page: Page) -> tuple[int, int]:
-        """Update a found page; answer how many rows it had, and how many changed."""
-        rows = self.finder.update(self.assignments, at, page)
-        return rows, rows
-
-    def alone(self, at: Position, page: Page) -> int:
-        """Update a page in a transaction of its own, without a checkpoint; answer how many rows changed."""
-        with self.finder.held.transaction():
-            return self.run(at, page)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

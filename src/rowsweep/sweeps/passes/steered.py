@@ -232,6 +232,10 @@ class SteeredPass(ABC):
             self._ctx.signal.wait(min(left, _SLICE_SECONDS))
         self._heed_latest()
 
+    def _goes_on(self) -> bool:
+        """Whether the next batch is to be expected at once, with as many rows as this one."""
+        return self._size.is_settled and self._pacer.limit is None and not self._ctx.signal.draining
+
     def _pace(self) -> None:
         """Wait until the rate lets the next batch start."""
         while (seconds := self._pacer.wait_seconds()) > 0:

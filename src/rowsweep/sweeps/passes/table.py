@@ -10,6 +10,7 @@ from rowsweep.errors import (
     LeaseLost,
 )
 from rowsweep.sweeps.batch.connection import BatchConnection
+from rowsweep.sweeps.batch.in_place import SetWork
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.source import SourceWork
@@ -20,7 +21,6 @@ from rowsweep.sweeps.batch.work import (
     HandlerCall,
     OutsideWork,
     PageWork,
-    SetWork,
 )
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.launches import gate
@@ -249,7 +249,7 @@ class BackfillPass(Pass):
         """Make what does the pages that a finder finds."""
         spec, ctx = self._sweep.spec, self._ctx
         if spec.assignments is not None:
-            in_place = SetWork(finder=finder, closer=closer, assignments=spec.assignments)
+            in_place = SetWork(finder=finder, closer=closer, assignments=spec.assignments, goes_on=self._goes_on)
             return in_place if spec.source is None else SourceWork(finder=finder, closer=closer, work=in_place.alone)
         assert spec.handler is not None  # noqa: S101 - the declaration has one or the other
         call = HandlerCall(

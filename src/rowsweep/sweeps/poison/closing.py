@@ -46,6 +46,11 @@ class ListingCloser(Closer):
 
     listing: Listing
 
+    @property
+    def chains(self) -> bool:
+        """Not here: lists are kept behind the closing statement, in its transaction."""
+        return False
+
     def close(self, before: Checkpoint, after: Checkpoint, marker: str, *, stored: bool) -> BatchClosed:
         """Store `after` where `before` was stored; a page of rejected rows that are tried again leaves the lists."""
         return self.close_with((), before, after, marker, stored=stored)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from rowsweep.jobs.classify import classify
-from rowsweep.sweeps.batch.work import AtomicWork, Closer, PageWork, SetWork
+from rowsweep.sweeps.batch.in_place import SetWork
+from rowsweep.sweeps.batch.work import AtomicWork, Closer, PageWork
 from rowsweep.sweeps.poison.blame import may_blame_rows
 from rowsweep.sweeps.poison.listed import ListedFinder
 from rowsweep.sweeps.poison.steps import StepByStep

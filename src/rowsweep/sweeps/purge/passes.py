@@ -156,7 +156,7 @@ class PurgePass(SteeredPass):
     def _purge_rows(self, target: RowTarget) -> int:
         """Delete page by page to the end, or to the budget's; answer how many rows are left."""
         setup = self._setups[target.name]
-        self._work = DeleteWork(self._held, self._closer(), setup)
+        self._work = DeleteWork(self._held, self._closer(), setup, self._goes_on)
         while not self._at.ended:
             self._steer(self._steered_by)
             if self._is_spent:
@@ -222,7 +222,7 @@ class PurgePass(SteeredPass):
             started = real_monotonic()
             rows = next(batches, None)
             after = self._at.finished() if rows is None else self._at.removed(rows)
-            closed = closer.close_in(ledger, self._at, after, stored=self._stored)
+            closed = closer.checked(ledger, closer.made(self._at, after, stored=self._stored))
             done = PurgeDone(at=after, is_full=False, closed=closed)
             if after.index > self._at.index:
                 self._committed(done, after.rows - self._at.rows, (real_monotonic() - started) * 1000)

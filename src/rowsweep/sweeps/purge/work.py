@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg.rows import tuple_row
 
 from rowsweep.errors import CursorStuck
+from rowsweep.sweeps.batch.chain import Chain
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.purge.catalog import Reference, find_reference
 
@@ -62,7 +63,7 @@ class DeleteWork:
     known. What is found is only a hint: what is due is asked again of the row as it stands.
     """
 
-    def __init__(self, held: BatchConnection, closer: Closer, setup: TargetSetup) -> None:
+    def __init__(self, held: BatchConnection, closer: Closer, setup: TargetSetup, goes_on: Callable[[], bool]) -> None:
         self._held = held
         self._closer = closer
         self._setup = setup
@@ -75,12 +76,17 @@ class DeleteWork:
         self._steady: int | None = None
         self._page: DuePage | None = None
         self._is_quick = setup.is_plain
+        self._chain = Chain(held, closer, self, goes_on)
 
     def next(self, at: PurgePosition, limit: int, *, stored: bool) -> PurgeDone:
         """Delete the next page; at the end of the walk begin another round where one could still remove rows."""
-        with self._held.transaction() as marker:
-            page, after = self._quickly(at, limit) if self._is_quick and at.round == 1 else self._carefully(at, limit)
-            closed = self._closer.close(at, after, marker, stored=stored)
+        is_quick = self._is_quick and at.round == 1
+        if is_quick and self._closer.chains:
+            after, page, closed = self._chain.next(at, limit, stored=stored)
+        else:
+            with self._held.transaction() as marker:
+                page, after = self._quickly(at, limit) if is_quick else self._carefully(at, limit)
+                closed = self._closer.close(at, after, marker, stored=stored)
         self._steps_over = None
         return PurgeDone(
             at=after,
@@ -121,15 +127,34 @@ class DeleteWork:
             table = self._setup.table.qualified
             error.add_note(f"{table}: the rows behind {at.cursor}, up to and including {self._page.to}")
 
-    def _quickly(self, at: PurgePosition, limit: int) -> tuple[DuePage | None, PurgePosition]:
-        page = self._page = self._find(at, limit, self._ends)
-        if page is None:
-            return None, self._at_end(at)
+    def find(self, at: PurgePosition, limit: int) -> DuePage | None:
+        """Find where the next page ends, None at the end of the walk."""
+        return self._find(at, limit, self._ends)
+
+    def known(self, at: PurgePosition, limit: int) -> DuePage | None:
+        """Answer the next page where its end was found ahead."""
+        return self.find(at, limit) if self._ahead and self._expects == ((at.round, at.cursor), limit) else None
+
+    def send(self, at: PurgePosition, page: DuePage) -> Any:
+        """Send the delete of a page as a range of the walk; answer its cursor."""
         started = at.cursor is not None
         text = self._composed(("delete to", started), lambda: self._statements.delete_to(started=started))
         values = {**cursor_values("c", at.cursor), **cursor_values("u", page.to)}
-        gone = self._execute(text, {"rs_cutoff": self._setup.cutoff, **values}).rowcount
-        return page, at.removed(gone, to=page.to).passed(skipped=max(page.rows - gone, 0))
+        return self._execute(text, {"rs_cutoff": self._setup.cutoff, **values})
+
+    def after(self, at: PurgePosition, page: DuePage | None, cursor: Any) -> PurgePosition:
+        """Answer the position behind a page that was deleted so, or behind the walk."""
+        if page is None:
+            return self._at_end(at)
+        return at.removed(cursor.rowcount, to=page.to).passed(skipped=max(page.rows - cursor.rowcount, 0))
+
+    def concerns(self, page: DuePage | None) -> None:
+        """Note which page an error from now on is about."""
+        self._page = page
+
+    def _quickly(self, at: PurgePosition, limit: int) -> tuple[DuePage | None, PurgePosition]:
+        page = self._page = self.find(at, limit)
+        return page, self.after(at, page, None if page is None else self.send(at, page))
 
     def _carefully(self, at: PurgePosition, limit: int) -> tuple[DuePage | None, PurgePosition]:
         page = self._page = self._find(at, limit, self._search)

@@ -57,6 +57,8 @@ class MemoryLedger:
         as_expected = self._is_expected(close)
         if job is not None and as_expected:
             self._close_batch(close, job)
+            if close.behind is not None:
+                close.behind.send()
         row = self._state.ledger.get(close.run_id)
         return BatchClosed(
             open=True,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from psycopg.errors import DivisionByZero
+
 from rowsweep.errors import InvariantBroken
 from rowsweep.jobs.json_form import json_text
 from rowsweep.options import count
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         Backfill,
         BackfillStatus,
         BatchClose,
+        Behind,
         Claim,
         NewBackfill,
         SweepKind,
@@ -70,10 +73,18 @@ class PostgresLedger:
             "moves": close.totals is not None,
             **_figures(close.totals),
         }
-        is_plain = close.expected is not None and close.totals is not None and not close.restarts
-        name = "move" if is_plain and close.marker is not None and close.checksum is None else "progress"
+        if close.behind is not None:
+            return self._move_on(values, close.behind)
+        name = "move" if close.is_plain and close.marker is not None else "progress"
         is_open, held, expected, wanted, options = self._session.rows(_SQL[name], values)[0]
         return BatchClosed(open=is_open, held=held, expected=expected, wanted=wanted, options=options)
+
+    def _move_on(self, values: Mapping[str, object], behind: Behind) -> BatchClosed:
+        try:
+            wanted, options, _ = self._session.rows_before(_SQL["move_on"], values, behind)[0]
+        except DivisionByZero:
+            return BatchClosed(open=True, held=False, expected=False, wanted=None)
+        return BatchClosed(open=True, held=True, expected=True, wanted=wanted, options=options)
 
     def describe(
         self, claim: Claim, run_id: UUID, *, estimate: tuple[int | None, str | None] | None, waiting_for: str | None

@@ -101,6 +101,35 @@ select coalesce(current_setting('rowsweep.batch', true) = %(marker)s::text, fals
 from (values (1)) one (n)
 left join ledger l on true;
 
+-- name: move_on
+-- `move` with the commit and the next batch travelling behind it: where the fence does not land it fails (22012), so that
+-- the transaction is void and nothing behind it runs. No handler can have ended the transaction: it asks for no marker.
+with job as materialized (
+  select j.id
+  from /* schema */x_jobs j
+  where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
+  for no key update
+),
+step as (
+  update /* schema */x_job_steps t
+  set output = %(value)s::jsonb, completed_at = clock_timestamp()
+  from job
+  where t.run_id = %(run_id)s::uuid and t.name = %(step)s::text and t.output = %(expected)s::jsonb
+  returning t.run_id
+),
+ledger as (
+  update /* schema */x_backfills b
+  set rows = %(rows)s::bigint, written = %(written)s::bigint, batches = %(batches)s::bigint,
+      cursor = %(cursor)s::jsonb, active_seconds = %(active_seconds)s::double precision,
+      samples = coalesce(%(samples)s::jsonb, b.samples), waiting_for = null, updated_at = now()
+  from step s
+  where b.run_id = s.run_id
+  returning b.wanted, b.options
+)
+select l.wanted, l.options, 1 / s.landed
+from (select count(*)::integer as landed from step) s
+left join ledger l on true;
+
 -- name: describe
 with job as materialized (
   select j.id
