@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import psycopg
 import pytest
 import typer
 
@@ -199,3 +200,15 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert left.value.code == 0
     assert re.fullmatch(r"rowsweep \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("command", ["worker", "scheduler", "relay", "up"])
+def test_a_command_that_serves_refuses_a_database_without_the_tables(rowsweep: CommandLine, command: str) -> None:
+    """N-026: at once, with the command that installs them, instead of logging every look at them."""
+    with psycopg.connect(rowsweep.dsn, autocommit=True) as connection:
+        connection.execute("create schema if not exists bare")
+    refused = rowsweep(command, "--schema", "bare", "--json")
+    assert refused.code == 1
+    told = json.loads(refused.err.splitlines()[-1])
+    assert told["code"] == "X_SCHEMA_MISSING"
+    assert "schema install" in told["fix"]

@@ -47,7 +47,9 @@ def serve(
 ) -> None:
     """Start what a command serves, wait for SIGTERM or Ctrl-C, and drain within the budget.
 
-    The purge of rowsweep's own tables and its hourly task are declared beside what the application declares.
+    A database without the tables, or with older ones, is refused before anything is started: SchemaMissing,
+    SchemaOutdated. The purge of rowsweep's own tables and its hourly task are declared beside what the application
+    declares.
     """
     from rowsweep.lifecycle import configure_lifecycle, lifecycle
     from rowsweep.sweeps.purge.own import declare_retention
@@ -59,6 +61,7 @@ def serve(
     chosen = how or Serving()
     connected = session.app(declares=chosen.declares, pooler=chosen.pooler, outbox=chosen.outbox)
     with connected as app, Signals(lambda: leave_server(app)) as signals:
+        app.operate.pauses()  # refused here where there are no tables, which every loop would only log and wait for
         ready: AbstractContextManager[None] = nullcontext() if ready_port is None else _readiness(ready_port)
         with ready:
             if chosen.declares:
