@@ -57,6 +57,18 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.export.formats.ndjson import Ndjson
     from rowsweep.sweeps.export.formats.parquet import Parquet
     from rowsweep.sweeps.export.readback.reader import read_export
+    from rowsweep.sweeps.health.signals import (
+        active_sessions_below,
+        archive_backlog_below,
+        batch_times_below,
+        default_signals,
+        lock_waits_below,
+        oldest_snapshot_below,
+        replica_lag_below,
+        replica_lag_bytes_below,
+        vacuum_idle,
+        waiting_sessions_below,
+    )
     from rowsweep.worker.admission.limiter import ConcurrencyLimiter
     from rowsweep.worker.worker import Worker
 
@@ -67,10 +79,12 @@ __all__ = [
     "EnqueueOptions", "EnqueueResult", "Event", "Export", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver",
     "MemoryEventBus", "Ndjson", "OutboxRelay", "Parquet", "PostgresDriver", "PostgresEventBus", "Purge", "Retry",
     "Rows", "RowsweepError", "Run", "Scheduler", "Settled", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker",
-    "attach", "backfill", "board", "configure_lifecycle", "connect", "counters", "current", "event_bus",
-    "events_purge_target", "expired", "export_rows", "health", "install", "install_outbox", "job", "jobs", "ledger",
-    "older_than", "own_targets", "publish_event", "purge", "read_export", "reset_event_bus", "runs", "task",
-    "transaction", "use_event_bus", "work",
+    "active_sessions_below", "archive_backlog_below", "attach", "backfill", "batch_times_below", "board",
+    "configure_lifecycle", "connect", "counters", "current", "default_signals", "event_bus", "events_purge_target",
+    "expired", "export_rows", "health", "install", "install_outbox", "job", "jobs", "ledger", "lock_waits_below",
+    "older_than", "oldest_snapshot_below", "own_targets", "publish_event", "purge", "read_export", "replica_lag_below",
+    "replica_lag_bytes_below", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "vacuum_idle",
+    "waiting_sessions_below", "work",
 ]  # fmt: skip
 
 _LATE = {
@@ -93,7 +107,15 @@ _LATE = {
     "Scheduler": "rowsweep.scheduler.scheduler",
     "SoleLeader": "rowsweep.scheduler.leaders",
     "Worker": "rowsweep.worker.worker",
-}
+    **dict.fromkeys(
+        (
+            "active_sessions_below", "archive_backlog_below", "batch_times_below", "default_signals",
+            "lock_waits_below", "oldest_snapshot_below", "replica_lag_below", "replica_lag_bytes_below", "vacuum_idle",
+            "waiting_sessions_below",
+        ),
+        "rowsweep.sweeps.health.signals",
+    ),
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

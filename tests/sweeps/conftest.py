@@ -36,7 +36,7 @@ def field(dsn: str, connection: psycopg.Connection, queue_schema: str) -> Iterat
     reset_jobs()
     statements = [sql.SQL("delete from {}").format(sql.Identifier(queue_schema, table)) for table in QUEUE_TABLES]
     connection.execute(sql.SQL("; ").join(statements))
-    app = connect(driver=PostgresDriver(dsn, schema=queue_schema), work=False, actor="tester")
+    app = connect(driver=PostgresDriver(dsn, schema=queue_schema), work=False, actor="tester", health="off")
     made = Field(app, dsn, connection, queue_schema)
     yield made
     for worker in made.workers:

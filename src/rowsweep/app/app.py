@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rowsweep.scheduler.scheduler import Scheduler
     from rowsweep.show.notebook.board import BoardView
     from rowsweep.show.notebook.poller import Poller
+    from rowsweep.sweeps.health.signals import HealthCheck
     from rowsweep.worker.worker import Worker
 
 
@@ -63,6 +64,7 @@ class App:
         self.app_version = app_version
         self.embedded = embedded
         self.outbox = outbox
+        self.sweep_health: tuple[HealthCheck, ...] = ()
         self._driver = driver
         self._works = work
         self._context = context or (lambda: None)
@@ -74,7 +76,7 @@ class App:
         self._lock = threading.RLock()
         self.events = _bus_of(driver, self._woken)
         self.operate = Operator(driver, actor=actor)
-        self._sources: dict[str, Driver] = {}
+        self._sources: dict[str, PostgresDriver] = {}
         self._remove_hook = lifecycle().on("close", f"rowsweep.app.{id(self)}", self._closed_by)
 
     @property
@@ -167,7 +169,7 @@ class App:
         if self._pid != os.getpid():
             self._pid, self._workers, self._scheduler, self._relay = os.getpid(), {}, None, None
 
-    def source(self, dsn: str) -> Driver:
+    def source(self, dsn: str) -> PostgresDriver:
         """Answer a driver that lends connections to another database, which a sweep names as its source."""
         from rowsweep.queue.postgres.driver import PostgresDriver
 

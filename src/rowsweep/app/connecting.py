@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import enum
 import os
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from rowsweep.app.app import App
 from rowsweep.errors import DriverUnavailable, InvalidOption
 from rowsweep.jobs import ambient
 from rowsweep.queue.bus import use_event_bus
+from rowsweep.sweeps.health.choice import checks_of
+from rowsweep.sweeps.health.signals import Health
 
 if TYPE_CHECKING:
     from rowsweep.embedded import EmbeddedServer
@@ -21,6 +24,14 @@ if TYPE_CHECKING:
     from rowsweep.queue.outbox import OutboxPlace
     from rowsweep.queue.postgres.driver import PostgresDriver
 
+
+class Unset(enum.Enum):
+    """What an option is that nobody gave, where None says something."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
 
 _lock = threading.RLock()
 
@@ -40,6 +51,7 @@ def connect(  # noqa: PLR0913 - one parameter an option
     context: Callable[[], Any] | None = None,
     folder: str | Path | None = None,
     outbox: str | None = None,
+    health: Health | Unset = UNSET,
 ) -> App:
     """Connect this process: to `dsn`, else `$DATABASE_URL`, else the embedded Postgres in `./.rowsweep`.
 
@@ -48,7 +60,9 @@ def connect(  # noqa: PLR0913 - one parameter an option
     `work=False` leaves launched sweeps to a fleet. `actor` is whom the ledger names as launching (default
     `user@host`), `app_version` the version it notes. `pooler=True` works behind a transaction pooler.
     `outbox` is the DSN of another database, which keeps the application's data: jobs are staged in its outbox, and
-    `rowsweep relay --outbox-dsn` publishes them.
+    `rowsweep relay --outbox-dsn` publishes them. `health` is what sweeps heed that declare nothing else: functions
+    that answer None or the reason to wait, signals such as `rs.replica_lag_below("10s")`, "on" for the default
+    signals, None for nothing. Without it "on", except over the embedded server.
 
     Raises DriverUnavailable where the database cannot be reached.
     """
@@ -64,6 +78,8 @@ def connect(  # noqa: PLR0913 - one parameter an option
                 address = embedded.dsn
             if _current is not None and _is_same(_current, address, schema):
                 _current.outbox = _current.outbox or _outbox_place(outbox, schema=schema, pooler=pooler)
+                if not isinstance(health, Unset):
+                    _current.sweep_health = checks_of(health)
                 return _current
             driver = _postgres_driver(address, schema=schema, pooler=pooler, embedded=embedded is not None)
         if _current is not None:
@@ -76,6 +92,7 @@ def connect(  # noqa: PLR0913 - one parameter an option
         app = App(
             driver, actor=actor, app_version=app_version, work=work, context=context, embedded=embedded, outbox=place
         )
+        app.sweep_health = checks_of(_usual_health(app) if isinstance(health, Unset) else health)
         _current = app
         ambient.use_enqueuer(app)
         use_event_bus(app.events)
@@ -112,6 +129,10 @@ def _postgres_driver(address: str, *, schema: str | None, pooler: bool, embedded
     else:
         driver.schema_status()
     return driver
+
+
+def _usual_health(app: App) -> Health:
+    return "off" if app.embedded is not None or not hasattr(app.driver, "question_connection") else "on"
 
 
 def _outbox_place(dsn: str | None, *, schema: str | None, pooler: bool) -> OutboxPlace | None:

@@ -139,8 +139,13 @@ class LedgerStore(Protocol):
         *,
         estimate: tuple[int | None, str | None] | None,
         waiting_for: str | None,
+        governed: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Note the estimate (where given) and what the pass waits for, under the claim."""
+        """Note the estimate (where given) and what the pass waits for, under the claim.
+
+        `governed` goes into the row's options under `governor`: the seconds in its `held` and `slowed` are added to
+        those there, by name; its `signals` replace them.
+        """
 
     def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals) -> bool:
         """Set `done` with the exact totals, under the claim; done again it changes nothing."""

@@ -382,11 +382,12 @@ class Tuning:
 
     rate: str | None = None
     batch_rows: int | None = None
+    health: Any = None
     by: str | None = None
 
     def changes(self) -> dict[str, Any]:
         """Answer the options that change."""
-        given = {"rate": self.rate, "batch_rows": self.batch_rows}
+        given = {"rate": self.rate, "batch_rows": self.batch_rows, "health": self.health}
         return {name: value for name, value in given.items() if value is not None}
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from rowsweep.show import values
 from rowsweep.show.clean import clean, one_line
+from rowsweep.show.governing import held_words, slow_words
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
@@ -83,6 +84,8 @@ def facts(snapshot: Snapshot) -> list[str]:
     limit, by = limit_words(snapshot)
     if limit:
         said.append(limit if by is None else f"{limit} (tuned by {by})")
+    if held := held_words(snapshot):
+        said.append(held)
     if snapshot.is_open:
         said.append(_time_left(snapshot))
     else:
@@ -101,6 +104,8 @@ def trouble(snapshot: Snapshot) -> str | None:
         return said
     if snapshot.waiting_for:
         return f"waiting for {clean(snapshot.waiting_for)}"
+    if slow := slow_words(snapshot):
+        return slow
     if snapshot.last_error and snapshot.status != "done":
         code = f"{clean(snapshot.last_error_code)}: " if snapshot.last_error_code else ""
         text = one_line(snapshot.last_error)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rowsweep.show import facts, values
 from rowsweep.show.clean import clean
+from rowsweep.show.governing import asked, governing
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
@@ -28,7 +29,7 @@ def snapshot_text(snapshot: Snapshot) -> str:
 
 def details(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Answer everything worth saying of a run as pairs of a name and a clean value."""
-    steered = snapshot.options if isinstance(snapshot.options, dict) else {}
+    steered = asked(snapshot)
     pairs = [
         ("sweep", clean(snapshot.name)),
         ("run", snapshot.run_id),
@@ -36,6 +37,7 @@ def details(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("progress", " · ".join(facts.facts(snapshot))),
         ("written", f"{values.number(snapshot.written)} rows"),
         ("trouble", facts.trouble(snapshot) or ""),
+        *governing(snapshot),
         ("input", "" if snapshot.input is None else clean(_json(snapshot.input))),
         ("options", clean(_json(steered)) if steered else ""),
         ("environment", clean(snapshot.environment)),

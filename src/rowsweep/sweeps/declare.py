@@ -14,6 +14,7 @@ from rowsweep.jobs.retry import Retry
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import Rate
 from rowsweep.sweeps.handle import Sweep, TableSweep, sweep_options
+from rowsweep.sweeps.health.signals import Health
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.spec import OnError, SweepSpec, checksum
 
@@ -122,6 +123,7 @@ class BackfillOptions(TypedDict, total=False):
     batch_rows: int
     adapt: bool
     rate: str | Rate | None
+    health: Health
     environments: Sequence[str]
     requires: Sequence[str]
     lock_timeout: str | timedelta
@@ -170,8 +172,10 @@ def backfill(
     never skipped, and `batch.key` is its idempotency key.
 
     `batch_rows` is the starting size, adapted towards 250 ms a batch between 100 and 10,000 rows (`adapt=False`:
-    fixed); `rate` is in rows, such as "2000/s". `environments` and `requires` are asked before a run; see `launch`.
-    `lock_timeout` and `statement_timeout` hold inside a batch.
+    fixed); `rate` is in rows, such as "2000/s". `health` is one or more functions that answer None or the reason to
+    wait, signals such as `rs.replica_lag_below("10s")` among them; without it those of the connection are heeded.
+    `environments` and `requires` are asked before a run; see `launch`. `lock_timeout` and `statement_timeout` hold
+    inside a batch.
 
     `on_error="stop"` fails the run at the first batch that cannot be done. `"set-aside"` tries such a batch three
     times, then does it by halves until the rows that fail by themselves are found: they are listed (`run.rejected()`,
@@ -212,6 +216,6 @@ def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec
 
 
 _SPEC_OPTIONS: Final = (
-    "atomic", "batch_rows", "adapt", "rate", "environments", "requires", "lock_timeout", "statement_timeout",
+    "atomic", "batch_rows", "adapt", "rate", "health", "environments", "requires", "lock_timeout", "statement_timeout",
     "source", "on_error", "max_rejected",
 )  # fmt: skip

@@ -17,6 +17,7 @@ from rowsweep.jobs.handle import JobHandle, JobOptions
 from rowsweep.jobs.json_form import json_text
 from rowsweep.jobs.origin import Origin
 from rowsweep.jobs.retry import Retry
+from rowsweep.sweeps.health.choice import INHERIT, checks_of, name_of
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.spec import PassSpec, TableSpec
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from rowsweep.signals import RunSignal
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
+    from rowsweep.sweeps.batch.source import Lender
+    from rowsweep.sweeps.health.signals import HealthCheck
     from rowsweep.sweeps.run import Host, Run
 
 In = TypeVar("In")
@@ -99,6 +102,14 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
         settings = settings_for(self.spec, tenant, cross_tenant=self.crosses_tenants)
         return BatchConnection(app.driver, signal, settings, runs_handlers=False)
 
+    def place_on(self, app: Host) -> Lender:
+        """Answer what lends connections to the database that is swept: the queue's."""
+        return cast("Lender", app.driver)
+
+    def heeded_on(self, app: Host) -> tuple[HealthCheck, ...]:
+        """Answer the signals and functions its passes heed, as declared: its own, else the connection's."""
+        return app.sweep_health if self.spec.health is INHERIT else checks_of(self.spec.health)
+
     def asked(self, form: Any, run_id: UUID | None = None) -> gate.Asked:
         """Answer what the gate is asked for."""
         return gate.Asked(
@@ -122,6 +133,7 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
             **super().describe(),
             "batch_rows": spec.batch_rows,
             "rate": None if spec.rate is None else str(spec.rate),
+            "health": None if spec.health is INHERIT else [name_of(check) for check in checks_of(spec.health)],
             "environments": list(spec.environments),
             "requires": list(spec.requires),
             "checksum": self.checksum,
@@ -153,16 +165,24 @@ class TableSweep(Sweep[In], Generic[In]):
     def held_on(self, app: Host, signal: RunSignal | None, tenant: str | None) -> BatchConnection:
         """Answer what holds a connection to the database that is swept, the queue's unless `source` names another."""
         from rowsweep.sweeps.batch.connection import BatchConnection
-        from rowsweep.sweeps.batch.source import IDLE_MS, PooledSource
+        from rowsweep.sweeps.batch.source import IDLE_MS
         from rowsweep.sweeps.setup import settings_for
 
-        source, crosses = self.spec.source, self.crosses_tenants
-        if source is None:
+        crosses = self.crosses_tenants
+        if self.spec.source is None:
             settings = settings_for(self.spec, tenant, cross_tenant=crosses)
             return BatchConnection(app.driver, signal, settings, runs_handlers=self._runs_handlers())
-        lender = app.source(source) if isinstance(source, str) else PooledSource(source)
         settings = settings_for(self.spec, tenant, cross_tenant=crosses, idle_ms=IDLE_MS)
-        return BatchConnection(lender, signal, settings, runs_handlers=True)
+        return BatchConnection(self.place_on(app), signal, settings, runs_handlers=True)
+
+    def place_on(self, app: Host) -> Lender:
+        """Answer what lends connections to the database that is swept, the queue's unless `source` names another."""
+        from rowsweep.sweeps.batch.source import PooledSource
+
+        source = self.spec.source
+        if source is None:
+            return super().place_on(app)
+        return app.source(source) if isinstance(source, str) else PooledSource(source)
 
     def describe(self) -> dict[str, Any]:
         """Answer the declaration as plain JSON."""

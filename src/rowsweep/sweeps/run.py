@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 from uuid import UUID
 
 from rowsweep.clock import real_monotonic
@@ -13,6 +13,7 @@ from rowsweep.options import count, duration
 from rowsweep.options import rate as parse_rate
 from rowsweep.queue.records import FINISHED_STATES, Tuning
 from rowsweep.signals import RunSignal
+from rowsweep.sweeps.health.choice import asked_of
 from rowsweep.sweeps.passes.pacing import NO_RATE
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
 from rowsweep.sweeps.spec import MOST_BATCH_ROWS
@@ -21,6 +22,7 @@ from rowsweep.telemetry.redact import redact_text
 from rowsweep.telemetry.text import safe_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
 
     import polars as pl
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver, LedgerStore
     from rowsweep.queue.records import Backfill, Wanted
     from rowsweep.sweeps.batch.source import Lender
+    from rowsweep.sweeps.health.signals import HealthCheck
 
 _LOOK_SECONDS: Final = 0.25
 _LONGEST_REASON: Final = 1_000
@@ -39,6 +42,7 @@ class Host(Protocol):
 
     actor: str | None
     app_version: str | None
+    sweep_health: tuple[HealthCheck, ...]
 
     @property
     def driver(self) -> Driver:
@@ -141,24 +145,36 @@ class Run:
         """
         return self._steered("cancel", reason)
 
-    def tune(self, *, rate: str | None = None, batch_rows: int | None = None) -> Snapshot:
+    def tune(
+        self,
+        *,
+        rate: str | None = None,
+        batch_rows: int | None = None,
+        health: Literal["on", "off"] | Mapping[str, Any] | None = None,
+    ) -> Snapshot:
         """Change how fast a live run goes, from any process: at most `rate` rows ("2000/s"), batches from `batch_rows`.
 
-        None leaves an option as it is; the rate "none" lifts the limit, also a declared one. Felt in the next batch and
-        kept with who asked and when; a wait for the rate ends at once. Raises SweepNotLive for an ended run,
-        InvalidOption.
+        `health` is "off", "on" (what is declared, else the default signals), or limits by signal that are laid over
+        what is declared: `{"replica_lag": "30s", "vacuum": "off"}`. None leaves an option as it is; the rate "none"
+        lifts the limit, also a declared one. Felt in the next batch and kept with who asked and when; a wait for the
+        rate or for health ends at once. Raises SweepNotLive for an ended run, InvalidOption.
         """
         if rate is not None and rate != NO_RATE:
             parse_rate(rate, option="rate")
         if batch_rows is not None:
             count(batch_rows, option="batch_rows", minimum=1, maximum=MOST_BATCH_ROWS)
-        if rate is None and batch_rows is None:
+        if rate is None and batch_rows is None and health is None:
             raise InvalidOption(
-                "tune() changes rate= or batch_rows=; it was given neither.",
+                "tune() changes rate=, batch_rows= or health=; it was given none of them.",
                 fix='run.tune(rate="2000/s")',
                 meta={"option": "rate"},
             )
-        tuning = Tuning(rate=rate, batch_rows=batch_rows, by=ambient.attribution())
+        tuning = Tuning(
+            rate=rate,
+            batch_rows=batch_rows,
+            health=None if health is None else asked_of(health),
+            by=ambient.attribution(),
+        )
         row = ledger_of(self._app.driver).steer(self.run_id, tuning)
         self._app.tell(row)
         self._last = snapshot_of(row, self._last)

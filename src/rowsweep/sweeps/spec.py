@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
 from rowsweep.options import Rate, count, duration, rate
+from rowsweep.sweeps.health.choice import INHERIT, checks_of
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.refusals import refused
 
@@ -35,11 +36,14 @@ class PassSpec:
     requires: Sequence[str] = ()
     lock_timeout: str | timedelta = "1s"
     statement_timeout: str | timedelta = "15s"
+    health: Any = INHERIT
 
     def __post_init__(self) -> None:
         if not isinstance(self.adapt, bool):
             raise refused("adapt", "True or False", self.adapt, "adapt=True")
         count(self.batch_rows, option="batch_rows", minimum=1, maximum=MOST_BATCH_ROWS)
+        if self.health is not INHERIT:
+            checks_of(self.health)
         if self.rate is not None:
             rate(self.rate, option="rate")
         for option in ("environments", "requires"):

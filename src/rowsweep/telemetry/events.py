@@ -73,6 +73,8 @@ _TABLE = (
     _event("sweeps.batch", _D, "sweep run_id index rows duration_ms batch_rows"),
     _event("sweeps.batch.shrunk", _W, "sweep run_id index batch_rows sqlstate"),
     _event("sweeps.row.set-aside", _W, "sweep run_id key"),
+    _event("sweeps.held", _W, "sweep run_id signal reason"),
+    _event("sweeps.slowed", _I, "sweep run_id signal reason"),
     _event("sweeps.paused", _I, "sweep run_id reason"),
     _event("sweeps.resumed", _I, "sweep run_id reason"),
     _event("sweeps.cancelled", _I, "sweep run_id reason"),

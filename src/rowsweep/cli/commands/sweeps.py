@@ -29,6 +29,10 @@ Input = Annotated[str | None, typer.Option(metavar="JSON", help="The sweep's inp
 Force = Annotated[bool, typer.Option("--force", help="Run it even where it is applied, or has changed since.")]
 BatchRows = Annotated[int | None, typer.Option(metavar="N", help="Rows of the first batches.", min=1)]
 Rate = Annotated[str | None, typer.Option(metavar="RATE", help="The most rows in a period, such as 2000/s.")]
+HealthText = Annotated[
+    str | None,
+    typer.Option("--health", metavar="LIMITS", help="on, off, or limits such as replica_lag=30s,vacuum=off."),
+]
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for the record.")]
 
 Confirm = Annotated[
@@ -169,15 +173,35 @@ def cancel(context: typer.Context, run: RunText, reason: Reason = None) -> None:
 
 
 @_sweeps.command("tune", epilog=EPILOG)
-def tune(context: typer.Context, run: RunText, rate: Rate = None, batch_rows: BatchRows = None) -> None:
+def tune(
+    context: typer.Context, run: RunText, rate: Rate = None, batch_rows: BatchRows = None, health: HealthText = None
+) -> None:
     """Change how fast a live run goes; felt in its next batch.
 
-    --rate none lifts the limit.
+    --rate none lifts the limit. --health replica_lag=30s,vacuum=off changes limits, off and on the whole.
     """
     session = session_of(context)
     with session.app() as app:
-        snapshot = app.run_of(run).tune(rate=rate, batch_rows=batch_rows)
+        snapshot = app.run_of(run).tune(rate=rate, batch_rows=batch_rows, health=health_asked(health))
     session.output.draw(SweepView(snapshot), snapshot_line(snapshot), snapshot.as_json())
+
+
+def health_asked(text: str | None) -> Any:
+    """Answer what `tune()` is given for --health: on, off, or limits by signal."""
+    if text in (None, "on", "off"):
+        return text
+    pairs = [pair.partition("=") for pair in str(text).split(",")]
+    if not all(found and name.strip() and limit.strip() for name, found, limit in pairs):
+        raise typer.BadParameter("on, off, or SIGNAL=LIMIT[,SIGNAL=LIMIT…].", param_hint="--health")
+    return {name.strip(): _number_in(limit.strip()) for name, _, limit in pairs}
+
+
+def _number_in(text: str) -> str | float:
+    """Answer a number where the text is one."""
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text
 
 
 def confirmation(sweep: Sweep[Any], confirm: float | None) -> dict[str, Any]:

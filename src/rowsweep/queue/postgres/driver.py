@@ -145,6 +145,10 @@ class PostgresDriver:
             self._place.note_home(connection)
             yield connection
 
+    def question_connection(self) -> AbstractContextManager[SweepConnection]:
+        """Lend a connection for a short question of the package's own, whose statements time out after 5 s."""
+        return self._pools.call(control=True)
+
     def advisory_lock(self, key: str) -> AdvisoryLock:
         """Answer a session's lock of this database and schema, on a connection of its own; it is not taken yet."""
         if self.pooler:

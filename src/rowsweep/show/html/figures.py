@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.show import facts, values
+from rowsweep.show.governing import held_words
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
@@ -30,7 +31,7 @@ def run_figures(snapshot: Snapshot) -> list[Figure]:
     mean = facts.mean_rate(snapshot)
     latest = rate_now(snapshot) if snapshot.words == "running" else None
     rate = latest if latest is not None else facts.shown_rate(snapshot)
-    worked = f"{values.span(snapshot.active_seconds)} at work"
+    worked = ", ".join(filter(None, [f"{values.span(snapshot.active_seconds)} at work", held_words(snapshot)]))
     size = "" if snapshot.batch_rows is None else f"{values.number(round(snapshot.batch_rows))} rows"
     taken = "" if snapshot.batch_ms is None else f"in {values.milliseconds(snapshot.batch_ms)}"
     batches = f"{values.number(snapshot.batches)} batches"
@@ -45,7 +46,11 @@ def run_figures(snapshot: Snapshot) -> list[Figure]:
         ),
         Figure(title="Time left", value=_eta_words(snapshot), more=worked)
         if snapshot.is_open
-        else Figure(title="Time taken", value=values.span(snapshot.active_seconds), more="at work"),
+        else Figure(
+            title="Time taken",
+            value=values.span(snapshot.active_seconds),
+            more=", ".join(filter(None, ["at work", held_words(snapshot)])),
+        ),
         Figure(title="Batch", value=size or "unknown", more=taken or batches)
         if snapshot.is_open
         else Figure(title="Batches", value=values.number(snapshot.batches), more=f"mean {size}" if size else ""),

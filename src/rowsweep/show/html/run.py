@@ -97,7 +97,20 @@ def more(snapshot: Snapshot) -> str:
         f'<tr><th scope="row">{as_html(name)}</th><td class="rs-long">{as_html(value)}</td></tr>'
         for name, value in details(snapshot)
         if name
-        in ("run", "input", "options", "environment", "launched by", "version", "checksum", "started", "finished")
+        in (
+            "run",
+            "held back",
+            "slowed down",
+            "health",
+            "input",
+            "options",
+            "environment",
+            "launched by",
+            "version",
+            "checksum",
+            "started",
+            "finished",
+        )
     )
     return f"{error}<details><summary>details</summary><table>{rows}</table></details>"
 

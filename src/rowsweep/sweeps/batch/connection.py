@@ -99,6 +99,12 @@ class BatchConnection:
         return self._connection
 
     @property
+    def backend_pid(self) -> int | None:
+        """The server process behind the connection that is held; None between batches that hold none."""
+        connection = self._connection
+        return None if connection is None or connection.closed else int(connection.info.backend_pid)
+
+    @property
     def stores(self) -> Stores:
         """The queue's stores over that connection, in the transaction open there."""
         connection = self.connection

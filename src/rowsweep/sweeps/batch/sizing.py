@@ -16,11 +16,13 @@ class BatchSize:
 
     After a full page the size becomes size times clamp(250 ms / smoothed duration, 0.5, 1.2), within 100…10,000
     (widened to hold the declared size), from the third batch on. With `adapt=False` it only falls, and comes back by
-    doubling. Adapted sizes have two significant digits: few sizes, so few statements to plan.
+    doubling. Adapted sizes have two significant digits: few sizes, so few statements to plan. While `may_grow` is
+    false it never grows.
     """
 
     def __init__(self, start: int, *, adapt: bool) -> None:
         self.rows = start
+        self.may_grow = True
         self._start = start
         self._adapt = adapt
         self._least = min(LEAST_ROWS, start)
@@ -42,11 +44,14 @@ class BatchSize:
         self._smoothed_ms = duration_ms if kept is None else _KEPT * kept + (1 - _KEPT) * duration_ms
         if not is_full:
             return
+        was = self.rows
         if self.rows < (self._least if self._adapt else self._start):
             self.rows = min(self.rows * 2, self._start)
         elif self._adapt and self._done >= _FIRST_ADAPTED:
             factor = min(max(TARGET_MS / max(self._smoothed_ms, 0.001), 0.5), 1.2)
             self.rows = min(max(_two_digits(self.rows * factor), self._least), self._most)
+        if not self.may_grow:
+            self.rows = min(self.rows, was)
 
     def halve(self) -> None:
         """Take half as many rows, at least one."""
@@ -54,9 +59,15 @@ class BatchSize:
         self._smoothed_ms = None
         self._done = 0
 
+    def ease(self) -> None:
+        """Take half as many rows, as few as the size is adapted down to: the database is under strain."""
+        self.rows = min(self.rows, max(self.rows // 2, self._least))
+
     def restart_at(self, rows: int) -> None:
         """Begin anew at another size, as an operator asked."""
+        may_grow = self.may_grow
         self.__init__(rows, adapt=self._adapt)  # type: ignore[misc]
+        self.may_grow = may_grow
 
 
 def _two_digits(size: float) -> int:

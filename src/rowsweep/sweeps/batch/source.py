@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.passes.position import Position
 
 IDLE_MS: Final = 300_000
+_QUESTION_SECONDS: Final = 1.0
 
 
 class Lender(Protocol):
-    """What lends a connection for batches, in autocommit mode."""
+    """What lends connections in autocommit mode."""
 
     def sweep_connection(self) -> AbstractContextManager[Any]:
-        """Lend one."""
+        """Lend one for batches."""
+
+    def question_connection(self) -> AbstractContextManager[Any]:
+        """Lend one for a question of a moment."""
 
 
 class PooledSource:
@@ -34,10 +38,23 @@ class PooledSource:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PooledSource) and other._pool is self._pool
+
+    def __hash__(self) -> int:
+        return hash(id(self._pool))
+
+    def sweep_connection(self) -> AbstractContextManager[Any]:
+        """Lend one for batches."""
+        return self._lent()
+
+    def question_connection(self) -> AbstractContextManager[Any]:
+        """Lend one for a question, if there is one within a second: the application's own work goes first."""
+        return self._lent(timeout=_QUESTION_SECONDS)
+
     @contextmanager
-    def sweep_connection(self) -> Iterator[Any]:
-        """Lend one in autocommit mode."""
-        with self._pool.connection() as connection:
+    def _lent(self, **given: float) -> Iterator[Any]:
+        with self._pool.connection(**given) as connection:
             was = connection.autocommit
             connection.autocommit = True
             try:

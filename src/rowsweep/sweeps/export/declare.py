@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 
 PART_ROWS: Final = 250_000
-_SPEC_OPTIONS: Final = ("rate", "environments", "requires", "lock_timeout", "statement_timeout", "source")
+_SPEC_OPTIONS: Final = ("rate", "health", "environments", "requires", "lock_timeout", "statement_timeout", "source")
 _OWN: Final = ("rows", "to", "format", "part_rows", "overwrite", "as_text", *_SPEC_OPTIONS)
 
 
@@ -78,8 +78,8 @@ def export_rows(  # noqa: PLR0913 - what an export is declared by
     Parts appear whole under their names. `_manifest.json` (rows, bytes and SHA-256 of each part) comes last but one,
     the empty `_SUCCESS` last: without it an export is not complete. A run that was cut off writes at most one part
     again, over the same keys. A place that holds another export is refused, DestinationTaken, unless `overwrite=True`,
-    which first removes what that one wrote. `rate`, `environments`, `requires`, `source` and the timeouts are those of
-    a backfill, all other options a job's; `launch(batch_rows=)` is that run's `part_rows`.
+    which first removes what that one wrote. `rate`, `health`, `environments`, `requires`, `source` and the timeouts are
+    those of a backfill, all other options a job's; `launch(batch_rows=)` is that run's `part_rows`.
 
     Raises InvalidDeclaration, InvalidOption, DuplicateJob.
     """

@@ -62,6 +62,10 @@ class ReadSize(BatchSize):
         if not _STEADY[0] < factor < _STEADY[1]:
             self.rows = int(float(f"{min(max(self.rows * factor, 1), _MOST_ROWS):.1e}"))
 
+    def ease(self) -> None:
+        """Let the next part span half as many keys: reads stay as large as they are, about a megabyte each."""
+        self._span = max(self._span // 2, 1)
+
     def restart_at(self, rows: int) -> None:
         """Let the parts from now on span another number of keys, as an operator asked."""
         self.part_rows = self._span = rows

@@ -218,8 +218,11 @@ class SteeredPass(ABC):
                 Draining(f"{sweep.name!r} stops behind batch {self._at.index}: the process drains.", fix="none needed")
             )
 
-    def _wait(self, seconds: float, why: str) -> None:
-        """Wait without holding a connection; ends at once on abort, drain, pause or cancel, which are then obeyed."""
+    def _wait(self, seconds: float, why: str, *, until_tuned: bool = False) -> None:
+        """Wait without holding a connection; ends at once on abort, drain, pause or cancel, which are then obeyed.
+
+        With `until_tuned` it ends as well once somebody changed the run's options.
+        """
         if seconds <= 0:
             return
         self._release()
@@ -227,7 +230,7 @@ class SteeredPass(ABC):
             self._show_waiting(why)
         until = real_monotonic() + seconds
         while (left := until - real_monotonic()) > 0:
-            if self._heed_latest() and why == "rate":
+            if self._heed_latest() and until_tuned:
                 return
             self._ctx.signal.wait(min(left, _SLICE_SECONDS))
         self._heed_latest()
@@ -239,7 +242,7 @@ class SteeredPass(ABC):
     def _pace(self) -> None:
         """Wait until the rate lets the next batch start."""
         while (seconds := self._pacer.wait_seconds()) > 0:
-            self._wait(seconds, "rate")
+            self._wait(seconds, "rate", until_tuned=True)
         self._pacer.begin()
 
     def _heed_latest(self) -> bool:
@@ -259,9 +262,10 @@ class SteeredPass(ABC):
         self._pacer.change(self._rate())
         return True
 
-    def _show_waiting(self, why: str) -> None:
+    def _show_waiting(self, why: str | None, governed: Mapping[str, Any] | None = None) -> None:
+        claim, run_id = self._ctx.claim, self._ctx.run_id
         try:
-            self._ledger().describe(self._ctx.claim, self._ctx.run_id, estimate=None, waiting_for=why)
+            self._ledger().describe(claim, run_id, estimate=None, waiting_for=why, governed=governed)
         except DriverUnavailable:
             return
         self._waiting_for = why

@@ -24,10 +24,11 @@ from rowsweep.sweeps.batch.work import (
 )
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.launches import gate
+from rowsweep.sweeps.passes.heeding import HeedingPass
 from rowsweep.sweeps.passes.pacing import Pacer
 from rowsweep.sweeps.passes.position import FINISH_STEP, PAGES_STEP, SETUP_STEP, Position, as_checkpoint
 from rowsweep.sweeps.passes.progress import Progress
-from rowsweep.sweeps.passes.steered import SteeredPass, declare_terminal
+from rowsweep.sweeps.passes.steered import declare_terminal
 from rowsweep.sweeps.poison.closing import Listing, ListingCloser, rejected_of
 from rowsweep.sweeps.poison.limits import MOST_SHARE, Limits
 from rowsweep.sweeps.poison.listed import ListedFinder
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.handle import TableSweep
 
 
-class Pass(SteeredPass):
+class Pass(HeedingPass):
     """Carry one run of a sweep over a table's pages on from wherever it stands.
 
     A crash at any moment costs at most the batch in flight, which rolled back; the next attempt reads one checkpoint
@@ -81,6 +82,7 @@ class Pass(SteeredPass):
             raise
         finally:
             self._release()
+            self._end_governing()
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -133,6 +135,7 @@ class Pass(SteeredPass):
             self._at = self._at.finished()
         self._size = self._first_size()
         self._pacer = Pacer(self._rate(), SystemClock())
+        self._govern()
         wanted: Wanted | None = row.wanted
         while not self._at.ended:
             self._steer(wanted)
@@ -145,6 +148,7 @@ class Pass(SteeredPass):
             wanted = done.closed.wanted
             self._pacer.done(swept)
             self._tune(done.closed.options)
+        self._end_governing()
 
     def _next_batch(self) -> tuple[BatchDone, float]:
         """Do the next page, smaller and smaller where the moment is bad, until it is committed."""
@@ -161,6 +165,13 @@ class Pass(SteeredPass):
                     self._size.completed(is_full=done.is_full or self._planned_full, duration_ms=milliseconds)
                 self._planned_full = done.at.plan is not None and done.is_full
                 return done, milliseconds
+
+    def _tables(self) -> frozenset[tuple[str, str]]:
+        return frozenset({(self._setup.table.schema, self._setup.table.name)})
+
+    def _backends(self) -> list[int]:
+        pid = self._source.backend_pid
+        return [] if pid is None else [pid]
 
     # -- the end ------------------------------------------------------------------------------------------------
 

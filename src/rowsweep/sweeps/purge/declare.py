@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 10**12
 _SPEC_OPTIONS: Final = (
-    "budget", "confirm", "batch_rows", "adapt", "rate", "environments", "requires", "lock_timeout", "statement_timeout",
+    "budget", "confirm", "batch_rows", "adapt", "rate", "health", "environments", "requires", "lock_timeout",
+    "statement_timeout",
 )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def purge(name: str, targets: Callable[[], Sequence[Any]], *, tenant: Tenant = "
     A pass ends when its `budget` (`Budget(time="10m", rows=5_000_000)`) is spent; while a backlog is left the next
     follows 60 s later. A purge about to remove more than 20 % of a table, or ten times what its median pass removes,
     is refused before its first delete unless `confirm` names a share at least that large. `batch_rows`, `adapt`,
-    `rate`, `environments`, `requires` and the timeouts are those of a backfill, all other options a job's.
+    `rate`, `health`, `environments`, `requires` and the timeouts are those of a backfill, all other options a job's.
 
     Raises InvalidDeclaration, InvalidOption, DuplicateJob.
     """

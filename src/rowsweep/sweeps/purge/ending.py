@@ -67,6 +67,5 @@ class Ending:
         (result,) = self.stores.jobs.enqueue([request])
         if not result.deduplicated and self.stores.ledger is not None:
             launched_by = request.enqueued_by
-            self.stores.ledger.start(
-                replace(self.row, run_id=request.run_id, options=dict(self.options), launched_by=launched_by)
-            )
+            options = {name: value for name, value in self.options.items() if name != "governor"}
+            self.stores.ledger.start(replace(self.row, run_id=request.run_id, options=options, launched_by=launched_by))

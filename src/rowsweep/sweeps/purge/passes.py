@@ -15,10 +15,10 @@ from rowsweep.sweeps.batch.patience import database_error
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.launches import gate
+from rowsweep.sweeps.passes.heeding import HeedingPass
 from rowsweep.sweeps.passes.pacing import Pacer
 from rowsweep.sweeps.passes.position import FINISH_STEP, SETUP_STEP, Position
 from rowsweep.sweeps.passes.progress import Progress
-from rowsweep.sweeps.passes.steered import SteeredPass
 from rowsweep.sweeps.purge.ending import Ending, report_of
 from rowsweep.sweeps.purge.plausible import refuse_implausible
 from rowsweep.sweeps.purge.position import PurgePosition, as_position
@@ -46,7 +46,7 @@ _LOCKED: Final = ("55P03", "40P01")
 _WALKING: Final = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 
 
-class PurgePass(SteeredPass):
+class PurgePass(HeedingPass):
     """Carry one run of a purge on from wherever it stands; what an earlier attempt removed is not counted twice."""
 
     _sweep: Purge
@@ -74,12 +74,14 @@ class PurgePass(SteeredPass):
             for target in targets:
                 done = outcome[target.name] = self._ctx.step.run(f"purge:{target.name}", partial(self._purge, target))
                 self._before, self._at = self._overall_of(done), PurgePosition()
+            self._end_governing()
             return self._finish(outcome)
         except Exception as error:
             self._report_failure(error)
             raise
         finally:
             self._release()
+            self._end_governing()
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -101,6 +103,8 @@ class PurgePass(SteeredPass):
                 self._setups[target.name] = self._set_up(target)
         ctx.step.run(_PLAUSIBLE_STEP, self._check_plausible)
         self._describe()
+        self._size = BatchSize(self._batch_rows(), adapt=sweep.spec.adapt)
+        self._govern()
         emit("sweeps.started", sweep=sweep.name, run_id=str(ctx.run_id), kind=sweep.kind)
         return targets
 
@@ -304,6 +308,9 @@ class PurgePass(SteeredPass):
 
     def _release(self) -> None:
         self._held.release()
+
+    def _tables(self) -> frozenset[tuple[str, str]]:
+        return frozenset((setup.table.schema, setup.table.name) for setup in self._setups.values())
 
     def _blame(self, error: Exception) -> None:
         if self._work is not None:

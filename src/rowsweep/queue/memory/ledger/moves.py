@@ -10,6 +10,7 @@ from rowsweep.queue.memory import jsonb
 from rowsweep.queue.shards import shard_number
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from rowsweep.queue.memory.state import State
@@ -64,6 +65,16 @@ def note_error(state: State, job: Job, error: Failure, now: datetime) -> None:
     if row is not None:
         noted = replace(row, last_error=error.text, last_error_code=error.code)
         state.ledger[row.run_id] = replace(noted, waiting_for=None, updated_at=now)
+
+
+def governed_options(options: Any, governed: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what a pass's governor did to a row's options: seconds by name add up, signals are replaced."""
+    known = (options or {}).get("governor", {})
+    told: dict[str, Any] = {"signals": governed.get("signals", known.get("signals", {}))}
+    for how in ("held", "slowed"):
+        former, more = known.get(how, {}), governed.get(how, {})
+        told[how] = {name: round(former.get(name, 0) + more.get(name, 0), 6) for name in {**former, **more}}
+    return {**(options or {}), "governor": told}
 
 
 def is_pause_wanted(state: State, job: Job) -> bool:

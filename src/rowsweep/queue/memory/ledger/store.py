@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.options import count
 from rowsweep.queue.memory import jsonb
+from rowsweep.queue.memory.ledger.moves import governed_options
 from rowsweep.queue.memory.ledger.steer import steer_run
 from rowsweep.queue.memory.state import backfill_answer, locked
 from rowsweep.queue.memory.steps import write_step
@@ -70,12 +71,21 @@ class MemoryLedger:
 
     @locked
     def describe(
-        self, claim: Claim, run_id: UUID, *, estimate: tuple[int | None, str | None] | None, waiting_for: str | None
+        self,
+        claim: Claim,
+        run_id: UUID,
+        *,
+        estimate: tuple[int | None, str | None] | None,
+        waiting_for: str | None,
+        governed: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Note the estimate and what the pass waits for, under the claim."""
+        """Note the estimate, what the pass waits for and what its governor did, under the claim."""
         columns: dict[str, Any] = {"waiting_for": waiting_for}
         if estimate is not None:
             columns["estimated_rows"], columns["estimate_source"] = estimate
+        row = self._state.ledger.get(run_id)
+        if governed is not None and row is not None:
+            columns["options"] = jsonb.bind(governed_options(jsonb.read(row.options), governed))
         return self._change(claim, run_id, columns)
 
     @locked

@@ -87,9 +87,15 @@ class PostgresLedger:
         return BatchClosed(open=True, held=True, expected=True, wanted=wanted, options=options)
 
     def describe(
-        self, claim: Claim, run_id: UUID, *, estimate: tuple[int | None, str | None] | None, waiting_for: str | None
+        self,
+        claim: Claim,
+        run_id: UUID,
+        *,
+        estimate: tuple[int | None, str | None] | None,
+        waiting_for: str | None,
+        governed: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Note the estimate and what the pass waits for, under the claim."""
+        """Note the estimate, what the pass waits for and what its governor did, under the claim."""
         amount, source = estimate or (None, None)
         values = {
             **claim_values(claim),
@@ -98,6 +104,7 @@ class PostgresLedger:
             "estimated_rows": amount,
             "estimate_source": source,
             "waiting_for": waiting_for,
+            "governed": None if governed is None else json_text(dict(governed)),
         }
         return bool(self._session.rows(_SQL["describe"], values))
 

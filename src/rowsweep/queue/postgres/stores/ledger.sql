@@ -131,6 +131,7 @@ from (select count(*)::integer as landed from step) s
 left join ledger l on true;
 
 -- name: describe
+-- What the governor did is added up: several passes may account for one run.
 with job as materialized (
   select j.id
   from /* schema */x_jobs j
@@ -140,7 +141,26 @@ with job as materialized (
 update /* schema */x_backfills b
 set estimated_rows = case when %(has_estimate)s::boolean then %(estimated_rows)s::bigint else b.estimated_rows end,
     estimate_source = case when %(has_estimate)s::boolean then %(estimate_source)s::text else b.estimate_source end,
-    waiting_for = %(waiting_for)s::text, updated_at = now()
+    waiting_for = %(waiting_for)s::text,
+    options = case when %(governed)s::jsonb is null then b.options
+      else coalesce(b.options, '{}') || jsonb_build_object('governor', (
+          select jsonb_object_agg(w.how, (
+            select coalesce(jsonb_object_agg(h.name, h.seconds), '{}')
+            from (
+              select e.name, sum(e.seconds::numeric) as seconds
+              from (
+                select k.key as name, k.value as seconds
+                from jsonb_each_text(coalesce(b.options #> array['governor', w.how], '{}')) k
+                union all
+                select n.key, n.value from jsonb_each_text(coalesce(%(governed)s::jsonb -> w.how, '{}')) n
+              ) e
+              group by e.name
+            ) h))
+          from (values ('held'), ('slowed')) w (how)
+        ) || jsonb_build_object('signals', coalesce(
+          %(governed)s::jsonb -> 'signals', b.options #> '{governor,signals}', '{}')))
+      end,
+    updated_at = now()
 from job
 where b.run_id = %(run_id)s::uuid
 returning b.run_id;

@@ -1,0 +1,68 @@
+"""Say in words what a run's governor did: how long it held and slowed it, by which signal, and what each says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.show import values
+from rowsweep.show.clean import clean, one_line
+
+if TYPE_CHECKING:
+    from rowsweep.sweeps.snapshot import Snapshot
+
+
+def held_words(snapshot: Snapshot) -> str:
+    """Answer how long it was held back in all; nothing where it never was."""
+    seconds = sum(_seconds(snapshot, "held").values())
+    return f"held back {values.span(seconds)}" if seconds else ""
+
+
+def slow_words(snapshot: Snapshot) -> str:
+    """Answer what a run that goes on is slowed down by; nothing where nothing does."""
+    slow = [said for _, level, said in _signals(snapshot) if level == "slow"]
+    return f"slowed down by {slow[0]}" if slow and snapshot.words == "running" else ""
+
+
+def governing(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Answer what there is to say as pairs of a name and a clean value."""
+    told = [
+        f"{name} {level}{f': {said}' if said and level != 'ok' else ''}" for name, level, said in _signals(snapshot)
+    ]
+    return [
+        ("held back", _by_name(_seconds(snapshot, "held"))),
+        ("slowed down", _by_name(_seconds(snapshot, "slowed"))),
+        ("health", "; ".join(told)),
+    ]
+
+
+def asked(snapshot: Snapshot) -> dict[str, Any]:
+    """Answer the run's options without what its governor reports there."""
+    options = snapshot.options if isinstance(snapshot.options, dict) else {}
+    return {name: value for name, value in options.items() if name != "governor"}
+
+
+def _by_name(seconds: dict[str, float]) -> str:
+    longest = sorted(seconds.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{values.span(amount)} by {clean(name)}" for name, amount in longest)
+
+
+def _seconds(snapshot: Snapshot, how: str) -> dict[str, float]:
+    found = _governor(snapshot).get(how)
+    return {str(name): float(amount) for name, amount in found.items()} if isinstance(found, dict) else {}
+
+
+def _signals(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+    found = _governor(snapshot).get("signals")
+    if not isinstance(found, dict):
+        return []
+    return [
+        (clean(str(name)), clean(str(one.get("is", ""))), one_line(str(one.get("says", ""))))
+        for name, one in found.items()
+        if isinstance(one, dict)
+    ]
+
+
+def _governor(snapshot: Snapshot) -> dict[str, Any]:
+    options = snapshot.options if isinstance(snapshot.options, dict) else {}
+    found = options.get("governor")
+    return found if isinstance(found, dict) else {}
