@@ -120,6 +120,22 @@ def test_a_live_run_is_tuned(items: CommandLine) -> None:
     assert items("sweeps", "tune", "totals", "--rate", "fast").code == 1
 
 
+def test_the_health_that_a_live_run_heeds_is_tuned(items: CommandLine) -> None:
+    """N-122: off, on, or limits by signal; what means nothing is refused by name."""
+    items("sweeps", "launch", "totals", "--delay", "1h")
+    assert items("sweeps", "tune", "totals", "--health", "off", "--json").json["options"]["health"] == "off"
+    assert "health off (tuned by " in items("sweeps", "show", "totals").out
+    limits = "replica_lag=30s, vacuum=off,active_sessions=40,batch_times=2.5"
+    told = items("sweeps", "tune", "totals", "--health", limits, "--json").json["options"]["health"]
+    assert told == {"replica_lag": "30s", "vacuum": "off", "active_sessions": 40, "batch_times": 2.5}
+    shown = items("sweeps", "show", "totals").out
+    assert "health vacuum off, " in shown
+    assert "replica_lag 30s" in shown
+    assert items("sweeps", "tune", "totals", "--health", "replica_lag").code == 2
+    refused = items("sweeps", "tune", "totals", "--health", "lag=30s", "--json")
+    assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_OPTION_INVALID")
+
+
 def test_only_a_purge_is_confirmed(items: CommandLine) -> None:
     for command in (("sweeps", "launch"), ("run",)):
         refused = items(*command, "totals", "--confirm", "0.5")

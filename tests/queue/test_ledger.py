@@ -9,7 +9,7 @@ import pytest
 
 from rowsweep.errors import InvalidOption
 from rowsweep.queue.memory import jsonb
-from rowsweep.queue.records import claim_of
+from rowsweep.queue.records import Tuning, claim_of
 from rowsweep.queue.verdicts import Bury, Done, Park, Retry
 from tests.queue.world import ERROR, World, batch_close, fresh_id, is_near, new_backfill, totals
 
@@ -210,6 +210,33 @@ def test_an_estimate_and_a_wait_are_noted(world: World) -> None:
     assert world.row(job.run_id).estimated_rows is None
     world.ledger.progress(batch_close(job))
     assert world.row(job.run_id).waiting_for is None
+
+
+def test_what_a_governor_did_adds_up_beside_the_other_options(world: World) -> None:
+    """D-6: several passes account for one run; signals are those of the last; nothing is kept for a lost claim."""
+    job = world.sweep()
+    world.ledger.steer(job.run_id, Tuning(rate="5/s", by="ann"))
+    claim = claim_of(job)
+
+    def tell(**governed: Any) -> Any:
+        assert world.ledger.describe(claim, job.run_id, estimate=None, waiting_for="x", governed=governed) is True
+        options = world.row(job.run_id).options
+        assert options["rate"] == "5/s"
+        return options.pop("governor")
+
+    assert tell(held={}, slowed={}) == {"held": {}, "slowed": {}, "signals": {}}
+    lag = {"replica_lag": {"is": "hold", "says": 'a "replica"'}}
+    assert tell(held={"replica_lag": 1.5}, signals=lag) == {"held": {"replica_lag": 1.5}, "slowed": {}, "signals": lag}
+    told = tell(held={"replica_lag": 0.25, "vacuum": 2}, slowed={"vacuum": 0.125})
+    assert told == {"held": {"replica_lag": 1.75, "vacuum": 2}, "slowed": {"vacuum": 0.125}, "signals": lag}
+    assert tell(signals={})["signals"] == {}
+    world.ledger.steer(job.run_id, Tuning(health={"vacuum": "off"}, by="ann"))
+    options = world.row(job.run_id).options
+    assert (options["health"], options["governor"]["held"]["vacuum"]) == ({"vacuum": "off"}, 2)
+    stale = replace(claim, worker_id="thief")
+    more = {"held": {"x": 1}}
+    assert world.ledger.describe(stale, job.run_id, estimate=None, waiting_for=None, governed=more) is False
+    assert "x" not in world.row(job.run_id).options["governor"]["held"]
 
 
 def test_finish_writes_the_exact_totals(world: World) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rowsweep.show import facts
+from rowsweep.show.plain import details
 from tests.show.snapshots import snapshot
 
 
@@ -26,6 +29,41 @@ def test_an_unknown_total_is_said_to_be_unknown_and_has_no_percentage() -> None:
     assert facts.rows_words(unknown) == "823,000 rows, total unknown"
     assert facts.percent_words(unknown) == ""
     assert "ETA unknown" in facts.facts(unknown)
+
+
+def test_what_the_governor_did_is_said_and_its_record_is_no_option() -> None:
+    """D-6, N-122: how long, by which signal, what each says, and what somebody asked for instead."""
+    governor = {
+        "held": {"weather": 5, "replica_lag": 130.4},
+        "slowed": {"vacuum": 4.0},
+        "signals": {
+            "vacuum": {"is": "slow", "says": "the vacuum of public.orders"},
+            "replica_lag": {"is": "ok"},
+            "archive_backlog": {"is": "unknown", "says": "the server archives no WAL"},
+        },
+    }
+    health = {"replica_lag": "30s", "active_sessions": {"slow": 5, "hold": 9}}
+    governed = snapshot(options={"governor": governor, "health": health, "tuned": {"by": "ann", "at": "x"}})
+    said = facts.facts(governed)
+    assert "held back 2 min 15 s" in said
+    assert "health replica_lag 30s, active_sessions slow 5 and hold 9 (tuned by ann)" in said
+    assert facts.trouble(governed) == "slowed down by the vacuum of public.orders"
+    told = dict(details(governed))
+    assert told["held back"] == "2 min 10 s by replica_lag, 5.0 s by weather"
+    assert told["slowed down"] == "4.0 s by vacuum"
+    assert told["health"] == (
+        "vacuum slow: the vacuum of public.orders; replica_lag ok; archive_backlog unknown: the server archives no WAL"
+    )
+    assert "governor" not in told["options"]
+    assert facts.trouble(snapshot(options={"governor": governor}, waiting_for="rate")) == "waiting for rate"
+    done = snapshot(options={"governor": governor, "health": "off"}, status="done", words="done")
+    assert facts.trouble(done) is None
+    assert "held back 2 min 15 s" in facts.facts(done)
+    assert not any(said.startswith("health") for said in facts.facts(done))
+    odd_ones: list[Any] = ["x", {"held": 1, "signals": {"a": 1}}, {"signals": []}, None]
+    for odd in odd_ones:
+        assert facts.trouble(snapshot(options={"governor": odd})) is None
+        assert "options" not in dict(details(snapshot(options={"governor": odd})))
 
 
 def test_a_finished_sweep_says_what_it_took_and_no_eta() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from rowsweep.show import values
 from rowsweep.show.clean import clean, one_line
-from rowsweep.show.governing import held_words, slow_words
+from rowsweep.show.governing import heeded_words, held_words, slow_words
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
@@ -84,6 +84,8 @@ def facts(snapshot: Snapshot) -> list[str]:
     limit, by = limit_words(snapshot)
     if limit:
         said.append(limit if by is None else f"{limit} (tuned by {by})")
+    if heeded := heeded_words(snapshot):
+        said.append(heeded)
     if held := held_words(snapshot):
         said.append(held)
     if snapshot.is_open:

@@ -17,6 +17,24 @@ def held_words(snapshot: Snapshot) -> str:
     return f"held back {values.span(seconds)}" if seconds else ""
 
 
+def heeded_words(snapshot: Snapshot) -> str:
+    """Answer what somebody asked an open run to heed, and who; nothing where nobody did."""
+    options = snapshot.options if isinstance(snapshot.options, dict) else {}
+    heeded, tuned = options.get("health"), options.get("tuned")
+    if heeded is None or not snapshot.is_open:
+        return ""
+    if isinstance(heeded, dict):
+        heeded = ", ".join(f"{name} {_limit(limits)}" for name, limits in heeded.items())
+    by = tuned.get("by") if isinstance(tuned, dict) else None
+    return clean(f"health {heeded}" + (f" (tuned by {by})" if by else ""))
+
+
+def _limit(limits: object) -> str:
+    if not isinstance(limits, dict):
+        return str(limits)
+    return " and ".join(f"{how} {limit}" for how, limit in limits.items())
+
+
 def slow_words(snapshot: Snapshot) -> str:
     """Answer what a run that goes on is slowed down by; nothing where nothing does."""
     slow = [said for _, level, said in _signals(snapshot) if level == "slow"]

@@ -87,9 +87,9 @@ def test_the_rate_paces_a_purge(field: Field, monkeypatch: pytest.MonkeyPatch) -
     waits: list[float] = []
     wait = PurgePass._wait
 
-    def noted(self: PurgePass, seconds: float, why: str) -> None:
+    def noted(self: PurgePass, seconds: float, why: str, **named: bool) -> None:
         waits.append(seconds)
-        wait(self, seconds, why)
+        wait(self, seconds, why, **named)
 
     monkeypatch.setattr(PurgePass, "_wait", noted)
     field.sweep(declare(batch_rows=20, adapt=False, rate="200/s"))
