@@ -174,6 +174,26 @@ def rows() -> None:
     rs.Rows("orders", until="never")  # type: ignore[arg-type]
 
 
+def health(app: rs.App) -> None:
+    """What sweeps heed."""
+
+    def closing() -> str | None:
+        return None
+
+    rs.connect("postgresql://localhost/shop", health=None)
+    rs.connect(health=[*rs.default_signals(), rs.replica_lag_below("10s", ignore=["delayed"]), closing])
+    rows, set_ = rs.Rows("orders"), {"total": "price * qty"}
+    rs.backfill("a", rows=rows, set=set_, health=rs.lock_waits_below("1s", slow="100ms"))
+    rs.backfill("b", rows=rows, set=set_, health=[rs.archive_backlog_below("4GB"), rs.vacuum_idle(hold=True), closing])
+    rs.export_rows("c", rows, "out", health="on")
+    rs.purge("d", targets=lambda: [], health=[rs.active_sessions_below("80%"), rs.oldest_snapshot_below("1h")])
+    assert_type(rs.batch_times_below(8)(), str | None)
+    assert_type(rs.attach("a").tune(health={"replica_lag": {"slow": "1s"}, "vacuum": "off"}), rs.Snapshot)
+    rs.attach("a").tune(health="off")
+    rs.waiting_sessions_below(3)
+    rs.replica_lag_bytes_below("1GB")
+
+
 def sweeps() -> None:
     """Declare a sweep in each of its forms."""
     totals = rs.backfill("totals", rows=rs.Rows("orders"), set={"total": "price * qty"})

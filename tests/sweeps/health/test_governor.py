@@ -44,11 +44,11 @@ def governor(*levels: Level) -> tuple[Governor, Notes]:
     notes = Notes()
     times = BatchTimes()
 
-    def look() -> list[Verdict]:
+    def look(*, asks: bool = True) -> list[Verdict]:
         level = left.pop(0) if len(left) > 1 else left[0]
         return [Verdict("lag", level, f"{level} now")]
 
-    return Governor(SimpleNamespace(look=look, times=times), notes), notes  # type: ignore[arg-type]
+    return Governor(SimpleNamespace(look=look, times=times, is_due=False), notes), notes  # type: ignore[arg-type]
 
 
 def test_a_hold_waits_a_second_doubling_to_thirty_until_it_is_over() -> None:
@@ -133,6 +133,7 @@ def test_a_governor_that_was_replaced_during_its_wait_lets_go() -> None:
     notes.wait_for_health = tuned  # type: ignore[method-assign]
     made.before_batch(BatchSize(1_000, adapt=True))
     assert made.is_closed
+    assert [list(governed["held"]) for _, governed in notes.notes] == [[], ["lag"]]
 
 
 def test_a_size_is_eased_to_its_least_and_no_further() -> None:
@@ -186,6 +187,30 @@ def test_batches_are_compared_with_those_of_about_as_many_rows() -> None:
     for _ in range(1_000):
         times.done(1_000, 0.9)
     assert times.times_as_long == pytest.approx(1, abs=0.1)
+
+
+def test_the_next_batch_begins_at_once_only_where_nothing_is_to_be_asked_or_waited_for() -> None:
+    """D-6: an application's function is asked while no transaction is open; what was begun goes on without it."""
+    asked: list[int] = []
+
+    def counting() -> None:
+        asked.append(1)
+
+    watch = Watch([counting], None, frozenset())
+    made = Governor(watch, Notes())
+    size = BatchSize(1_000, adapt=False)
+    assert not made.goes_on()
+    made.before_batch(size)
+    assert (made.goes_on(), len(asked)) == (True, 1)
+    watch._asked_at = None
+    made.before_batch(size)
+    assert len(asked) == 1
+    assert not made.goes_on()
+    made.before_batch(size)
+    assert len(asked) == 2
+    held, _ = governor("slow")
+    held.before_batch(size)
+    assert not held.goes_on()
 
 
 def test_functions_are_asked_once_a_second_at_most_and_readings_judged_as_they_come() -> None:

@@ -44,20 +44,31 @@ class Governor:
         self._pass = governed
         self._level = "ok"
         self._last_seconds = 0.0
+        self._has_let_go_on = False
         self._time: dict[str, dict[str, float]] = {"held": {}, "slowed": {}}
         self._shown: dict[str, str] | None = None
         self._noted_at = real_monotonic()
         self.is_closed = False
 
+    def goes_on(self) -> bool:
+        """Whether the next batch may begin at once: nothing holds or slows, and no function is to be asked before it.
+
+        Where it may, none is asked: an application's function is no guest in an open transaction.
+        """
+        self._has_let_go_on = self._level == "ok" and not self._watch.is_due
+        return self._has_let_go_on
+
     def before_batch(self, size: BatchSize) -> None:
         """Wait for as long as anything holds, and a little while anything slows down."""
-        verdicts, seconds, has_held = self._watch.look(), FIRST_HOLD_SECONDS, False
+        verdicts, seconds, has_held = self._watch.look(asks=not self._has_let_go_on), FIRST_HOLD_SECONDS, False
+        self._has_let_go_on = False
         while verdicts and verdicts[0].level == "hold" and not self.is_closed:
             self._enter(verdicts[0], "hold", size)
             self._note(verdicts, waiting_for=verdicts[0].words)
             self._waited("held", verdicts[0], seconds)
             verdicts, seconds, has_held = self._watch.look(), min(seconds * 2, LONGEST_HOLD_SECONDS), True
         if self.is_closed:
+            self._settle()
             return
         first = verdicts[0] if verdicts else None
         is_slow = first is not None and first.level == "slow"
@@ -78,6 +89,9 @@ class Governor:
     def close(self) -> None:
         """Leave nothing unaccounted; it stands before no batch any more."""
         self.is_closed = True
+        self._settle()
+
+    def _settle(self) -> None:
         if self._time["held"] or self._time["slowed"]:
             self._note(None, waiting_for=None)
 

@@ -38,13 +38,23 @@ class Watch:
         self._reading: Reading | None = None
         self.times = BatchTimes()
 
-    def look(self) -> list[Verdict]:
-        """Answer what each signal and function says, the gravest first, in the order they were declared."""
+    @property
+    def is_due(self) -> bool:
+        """Whether the functions are to be asked again."""
+        return bool(self._functions) and self._is_old
+
+    @property
+    def _is_old(self) -> bool:
+        return self._asked_at is None or real_monotonic() - self._asked_at >= _ASK_SECONDS
+
+    def look(self, *, asks: bool = True) -> list[Verdict]:
+        """Answer what each signal and function says, the gravest first, in the order they were declared.
+
+        Unless it `asks`, the functions are answered for by what they said last.
+        """
         own = Own(tables=self._tables, times_as_long=self.times.times_as_long)
         reading = None if self._sampler is None else self._sampler.latest()
-        now = real_monotonic()
-        is_new = reading is not self._reading
-        is_due = self._asked_at is None or now - self._asked_at >= _ASK_SECONDS
+        is_new, is_due = reading is not self._reading, asks and self._is_old
         if is_new or is_due:
             self._reading = reading
             if reading is not None:

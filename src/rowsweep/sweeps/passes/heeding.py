@@ -66,6 +66,9 @@ class HeedingPass(SteeredPass):
                 self._pacer.begin()
                 return
 
+    def _goes_on(self) -> bool:
+        return super()._goes_on() and (self._governor is None or self._governor.goes_on())
+
     def _committed(self, done: Done, rows: int, milliseconds: float) -> None:
         super()._committed(done, rows, milliseconds)
         if self._governor is not None:
