@@ -186,7 +186,7 @@ def health(app: rs.App) -> None:
     rs.backfill("a", rows=rows, set=set_, health=rs.lock_waits_below("1s", slow="100ms"))
     rs.backfill("b", rows=rows, set=set_, health=[rs.archive_backlog_below("4GB"), rs.vacuum_idle(hold=True), closing])
     rs.export_rows("c", rows, "out", health="on")
-    rs.purge("d", targets=lambda: [], health=[rs.active_sessions_below("80%"), rs.oldest_snapshot_below("1h")])
+    rs.purge("d", targets=list, health=[rs.active_sessions_below("80%"), rs.oldest_snapshot_below("1h")])
     assert_type(rs.batch_times_below(8)(), str | None)
     assert_type(rs.attach("a").tune(health={"replica_lag": {"slow": "1s"}, "vacuum": "off"}), rs.Snapshot)
     rs.attach("a").tune(health="off")
