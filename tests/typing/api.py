@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, assert_type
 
@@ -223,6 +224,10 @@ def sweeps() -> None:
         return batch.rows
 
     assert_type(rs.backfill("dicts", handler, rows=rs.Rows("orders"), retry=rs.Retry(attempts=3)), rs.Sweep[Any])
+    far: ThreadPoolExecutor = ThreadPoolExecutor(2)
+    assert_type(rs.backfill("far", handler, rows=rs.Rows("orders"), executor=far, ahead=4), rs.Sweep[Any])
+    rs.backfill("made", handler, rows=rs.Rows("orders"), executor=lambda: far)
+    rs.backfill("nowhere", rows=rs.Rows("orders"), set={"n": "1"}, executor=far)  # type: ignore[call-overload]
     rs.backfill("both", handler, rows=rs.Rows("orders"), set={"total": "1"})  # type: ignore[call-overload]
     rs.backfill("set", rows=rs.Rows("orders"), set={"total": "1"}, atomic=False)  # type: ignore[call-overload]
     rs.backfill("rowless", handler)  # type: ignore[call-overload]

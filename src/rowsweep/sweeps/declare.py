@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overload
 
@@ -13,6 +14,8 @@ from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.retry import Retry
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import Rate
+from rowsweep.sweeps.executors.declared import shown_executor
+from rowsweep.sweeps.executors.orders import sendable
 from rowsweep.sweeps.handle import Sweep, TableSweep, sweep_options
 from rowsweep.sweeps.health.signals import Health
 from rowsweep.sweeps.keyset.rows import Rows
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.batch import Batch
     from rowsweep.sweeps.keyset.catalog import Column, Table
+    from rowsweep.sweeps.run import Host
 
 In = TypeVar("In")
 Handler = Callable[["Batch"], Any]
@@ -61,6 +65,12 @@ class RowSweep(TableSweep[In]):
         names = dict.fromkeys([*table.key, *wanted])
         return [table.column(name) for name in names]
 
+    def check_here(self, app: Host, tenant: str | None) -> None:
+        """Check also that the handler can go to its executor."""
+        super().check_here(app, tenant)
+        if self.spec.executor is not None and self.spec.handler is not None:
+            sendable(self.name, self.spec.handler)
+
     def describe(self) -> dict[str, Any]:
         """Answer the declaration as plain JSON."""
         spec = self.spec
@@ -71,6 +81,7 @@ class RowSweep(TableSweep[In]):
             "atomic": spec.atomic,
             "on_error": spec.on_error,
             "max_rejected": spec.max_rejected,
+            "executor": shown_executor(spec.executor),
         }
 
     def _checksum(self) -> str:
@@ -146,6 +157,8 @@ class HandlerOptions(BackfillOptions, total=False):
     """What may be said of a backfill with a handler besides."""
 
     atomic: bool
+    executor: Executor | Callable[[], Executor] | None
+    ahead: int | None
 
 
 @overload
@@ -170,6 +183,11 @@ def backfill(
     are one transaction, so a batch's effect on this database happens exactly once through crashes and double runs.
     `atomic=False`: the handler runs outside any transaction, then its checkpoint is stored: a batch may be repeated,
     never skipped, and `batch.key` is its idempotency key.
+
+    `executor` is a `concurrent.futures.Executor` where the handler runs, or a function that makes one for each pass
+    (and one that makes it is ended with the pass): `ahead` pages (twice its workers) are read and computed before
+    their turn, written back in key order, and computed again where a row changed meanwhile. The handler goes out by its
+    module and name, or by value with cloudpickle; `batch.connection` and `batch.ctx` stay behind.
 
     `batch_rows` is the starting size, adapted towards 250 ms a batch between 100 and 10,000 rows (`adapt=False`:
     fixed); `rate` is in rows, such as "2000/s". `health` is one or more functions that answer None or the reason to
@@ -210,12 +228,13 @@ def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec
     own = {option: given.pop(option) for option in _SPEC_OPTIONS if option in given}
     rows, assignments = given.pop("rows"), given.pop("set")
     if handler is None and assignments == {"-": "-"}:
-        own.pop("atomic", None)
+        for option in ("atomic", "executor", "ahead"):
+            own.pop(option, None)
     spec = SweepSpec(rows=rows, assignments=assignments, handler=handler, **own)
     return spec, sweep_options(name, kind="backfill", own=("rows", "set", *_SPEC_OPTIONS), **given)
 
 
 _SPEC_OPTIONS: Final = (
     "atomic", "batch_rows", "adapt", "rate", "health", "environments", "requires", "lock_timeout", "statement_timeout",
-    "source", "on_error", "max_rejected",
+    "source", "on_error", "max_rejected", "executor", "ahead",
 )  # fmt: skip

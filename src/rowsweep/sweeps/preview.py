@@ -12,6 +12,7 @@ from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import PageRows
 from rowsweep.sweeps.batch.work import HandlerCall, check_transaction
 from rowsweep.sweeps.blame import own_lines
+from rowsweep.sweeps.executors.calls import calling
 from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.passes.position import Position
@@ -85,7 +86,11 @@ def _run_handler(sweep: RowSweep[Any], finder: PageFinder, table: Table, value: 
         finder=finder, handler=handler, columns=sweep.read_columns(table), run_id=_NO_RUN, ctx=None, input=value
     )
     reader = call.reader(Position(), page.to, lock=True)
-    answer = call.handler(call.batch(Position(), page.to, reader))
+    if sweep.spec.executor is None:
+        answer = call.handler(call.batch(Position(), page.to, reader))
+    else:
+        with calling(sweep, call) as calls:
+            answer = calls.compute(reader, call.place(Position(), page.to))
     check_transaction(finder.held.connection)
     call.write(answer, Position(), page.to, reader)
 

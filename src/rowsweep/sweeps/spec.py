@@ -9,11 +9,13 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
 from rowsweep.options import Rate, count, duration, rate
+from rowsweep.sweeps.executors.declared import check_executor
 from rowsweep.sweeps.health.choice import INHERIT, checks_of
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.refusals import refused
@@ -83,6 +85,8 @@ class SweepSpec(TableSpec):
     atomic: bool = True
     on_error: OnError = "stop"
     max_rejected: int = 1_000
+    executor: Executor | Callable[[], Executor] | None = field(default=None, repr=False)
+    ahead: int | None = None
 
     def __post_init__(self) -> None:
         TableSpec.__post_init__(self)
@@ -90,6 +94,7 @@ class SweepSpec(TableSpec):
         if not isinstance(self.atomic, bool):
             raise refused("atomic", "True or False", self.atomic, "atomic=True")
         check_rejecting(self.on_error, self.max_rejected)
+        check_executor(self)
 
     def _check_what(self) -> None:
         if (self.handler is None) == (self.assignments is None):

@@ -26,6 +26,16 @@ class Interval(timedelta):
 
     text: str
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return timed, (self.days, self.seconds, self.microseconds, self.text)
+
+
+def timed(days: int, seconds: int, microseconds: int, text: str) -> Interval:
+    """Make an interval of its parts and its text."""
+    made = Interval(days=days, seconds=seconds, microseconds=microseconds)
+    made.text = text
+    return made
+
 
 class IntervalTextLoader(IntervalLoader):
     """Load an interval with its text, so that one returned as it was stays what it was."""
@@ -33,9 +43,7 @@ class IntervalTextLoader(IntervalLoader):
     def load(self, data: Any) -> Interval:
         """Answer the interval; what is computed from it is a plain timedelta."""
         plain = super().load(data)
-        made = Interval(days=plain.days, seconds=plain.seconds, microseconds=plain.microseconds)
-        made.text = bytes(data).decode()
-        return made
+        return timed(plain.days, plain.seconds, plain.microseconds, bytes(data).decode())
 
 
 def dicts_frame(rows: Sequence[Mapping[str, Any]], table: Table) -> pl.DataFrame | None:

@@ -54,6 +54,10 @@ class PageRows:
         """Read the rows before anybody asks, and answer how many they are."""
         return len(self._read_dicts()) if form == "dicts" else int(self._read_table().num_rows)
 
+    def wire(self) -> pa.Table:
+        """Answer the rows as they travel: values without an Arrow form of their own as text."""
+        return self._read_table()
+
     def dicts(self) -> list[dict[str, Any]]:
         """Answer the rows as dicts of psycopg's own values."""
         self.first_asked = self.first_asked or "dicts"
@@ -113,10 +117,13 @@ class PageRows:
             query = self.statements.read_csv(
                 csv_line(forms), started=self.started, lock=self.lock, matching=self.matching
             )
-            with self.within(), self.connection().cursor(row_factory=tuple_row, binary=True) as cursor:
-                (data,) = cursor.execute(query, self.values).fetchone()
-            self._table = read_csv(data or b"", forms, self.statements.table.key)
+            self._table = read_csv(self._read_bytes(query) or b"", forms, self.statements.table.key)
         return self._table
+
+    def _read_bytes(self, query: sql.Composed) -> bytes | None:
+        with self.within(), self.connection().cursor(row_factory=tuple_row, binary=True) as cursor:
+            (data,) = cursor.execute(query, self.values).fetchone()
+        return None if data is None else bytes(data)
 
     def _forms(self) -> list[Any]:
         return [column_form(column) for column in self.columns]

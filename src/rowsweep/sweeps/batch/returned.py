@@ -116,6 +116,15 @@ def foreign_key(key: tuple[str, ...], values: Iterable[Any]) -> InvalidFrame:
     )
 
 
+def no_objects(name: str) -> InvalidFrame:
+    """Make the refusal of a column of Python objects."""
+    return invalid(
+        f"Column {name!r} was returned as Python objects, which cannot be written.",
+        fix=f"cast {name!r} to a polars type",
+        column=name,
+    )
+
+
 def shown_key(key: tuple[str, ...], values: Iterable[Any]) -> str:
     """Say which row it is."""
     return ", ".join(f"{name}={value}" for name, value in zip(key, values, strict=False))
@@ -175,9 +184,5 @@ def _writable(frame: pl.DataFrame, name: str) -> pl.Series:
     if isinstance(kind, pl.Struct):
         return column.struct.json_encode()
     if kind == pl.Object:
-        raise invalid(
-            f"Column {name!r} was returned as Python objects, which cannot be written.",
-            fix=f"cast {name!r} to a polars type",
-            column=name,
-        )
+        raise no_objects(name)
     return column

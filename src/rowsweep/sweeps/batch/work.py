@@ -15,7 +15,7 @@ from rowsweep.queue.records import BatchClose
 from rowsweep.sweeps.batch.batch import Batch, BatchPlace
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import Form, PageRows
-from rowsweep.sweeps.batch.writeback import write_back
+from rowsweep.sweeps.batch.writeback import PageKeys, write_back
 from rowsweep.sweeps.passes.position import PAGES_STEP, Plan, Position
 
 if TYPE_CHECKING:
@@ -33,12 +33,14 @@ class BatchDone:
     """A committed batch: where the pass stands behind it, whether its page was full, and what the ledger wants.
 
     One done `by_parts`, for rows that fail by themselves, says nothing about how many rows a batch should take.
+    `aside_ms` is time it took that says nothing of its size.
     """
 
     at: Position
     is_full: bool
     closed: BatchClosed
     by_parts: bool = False
+    aside_ms: float = 0.0
 
 
 class Checkpoint(Protocol):
@@ -162,9 +164,11 @@ class HandlerCall:
         """Say where a page is."""
         return BatchPlace(run_id=self.run_id, index=at.index + 1, after=at.cursor, to=to)
 
-    def reader(self, at: Position, to: tuple[str, ...], *, lock: bool, **more: Any) -> PageRows:
+    def reader(
+        self, at: Position, to: tuple[str, ...], *, lock: bool, kind: type[PageRows] = PageRows, **more: Any
+    ) -> PageRows:
         """Make what reads the page."""
-        return PageRows(
+        return kind(
             connection=lambda: self.finder.held.connection,
             statements=self.finder.statements,
             columns=self.columns,
@@ -174,7 +178,7 @@ class HandlerCall:
             **more,
         )
 
-    def write(self, value: object, at: Position, to: tuple[str, ...], reader: PageRows) -> int:
+    def write(self, value: object, at: Position, to: tuple[str, ...], reader: PageKeys) -> int:
         """Write back what the handler returned; answer how many rows changed."""
         return write_back(
             value,

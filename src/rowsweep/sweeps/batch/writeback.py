@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import psycopg
 from psycopg import ClientCursor
@@ -26,8 +26,9 @@ from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import STAGE
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from rowsweep.sweeps.batch.connection import BatchConnection
-    from rowsweep.sweeps.batch.reading import PageRows
     from rowsweep.sweeps.keyset.catalog import Table
     from rowsweep.sweeps.keyset.statements import Statements
 
@@ -36,12 +37,22 @@ _HEADER: Final = b"-\n"
 _CONTEXT = re.compile(r"COPY \S+, line (\d+)(?:, column (.+))?", re.DOTALL)
 
 
+class PageKeys(Protocol):
+    """Know the keys of a page, so that those returned need not be looked up."""
+
+    def keys(self) -> pl.DataFrame | None:
+        """Answer them as a frame, None where it is not known."""
+
+    def has_keys(self, rows: object) -> bool:
+        """Say whether these are dicts with keys of the page, each once."""
+
+
 def write_back(
     value: object,
     *,
     held: BatchConnection,
     statements: Statements,
-    reader: PageRows,
+    reader: PageKeys,
     values: Mapping[str, Any],
     started: bool,
 ) -> int:

@@ -122,6 +122,11 @@ class Statements:
         text = sql.SQL(f"pg_catalog.convert_to({lines}, 'UTF8')")
         return sql.SQL("select {} from ({}) rs_lines").format(text, rows)
 
+    def digest_csv(self, line: _Part, *, started: bool, lock: bool) -> sql.Composed:
+        """Answer the SHA-256 of the text that `read_csv` reads, null where it is null; no row travels."""
+        text = self.read_csv(line, started=started, lock=lock)
+        return sql.SQL("select pg_catalog.sha256(rs_text) from ({}) rs_page (rs_text)").format(text)
+
     def read_records(self, columns: Iterable[_Part], *, started: bool) -> sql.Composed:
         """Read the page's rows as one UTF-8 text, null where there are none: a line each, a record between two nulls.
 

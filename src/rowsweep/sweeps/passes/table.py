@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.clock import SystemClock, real_monotonic
@@ -22,6 +23,8 @@ from rowsweep.sweeps.batch.work import (
     OutsideWork,
     PageWork,
 )
+from rowsweep.sweeps.executors.calls import calling
+from rowsweep.sweeps.executors.work import ExecutorWork
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.heeding import HeedingPass
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, Wanted
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.declare import RowSweep
+    from rowsweep.sweeps.executors.calls import Calls
     from rowsweep.sweeps.handle import TableSweep
 
 
@@ -159,7 +163,7 @@ class Pass(HeedingPass):
             except Exception as error:  # noqa: BLE001 - sorted there, and raised again unless it passes
                 self._recover(error)
             else:
-                milliseconds = (real_monotonic() - started) * 1000
+                milliseconds = (real_monotonic() - started) * 1000 - done.aside_ms
                 self._patience.succeeded()
                 if done.at.plan is None and not done.by_parts:
                     self._size.completed(is_full=done.is_full or self._planned_full, duration_ms=milliseconds)
@@ -234,6 +238,7 @@ class BackfillPass(Pass):
 
     _sweep: RowSweep[Any]
     _aside: SettingAside | None = None
+    _calls: Calls | None = None
 
     def _set_up(self) -> Any:
         made = super()._set_up()
@@ -242,6 +247,11 @@ class BackfillPass(Pass):
             return made
         rows = rejected_of(self._ctx.driver.stores()).list(retried)
         return over_listed(Setup.from_json(made), rows, sweep=self._sweep.name).as_json()
+
+    def run(self) -> dict[str, Any]:
+        """Sweep to the end and answer the totals; what an executor still computes by then is given up."""
+        with ExitStack() as self._ending:
+            return super().run()
 
     def _work_for(self, setup: Setup) -> PageWork:
         ctx, limits = self._ctx, self._limits()
@@ -271,6 +281,9 @@ class BackfillPass(Pass):
             ctx=ctx,
             input=self._input,
         )
+        if spec.executor is not None:
+            self._calls = self._calls or self._ending.enter_context(calling(self._sweep, call))
+            return ExecutorWork(call=call, closer=closer, calls=self._calls, ahead=spec.ahead)
         by_handler = (AtomicWork if spec.atomic else OutsideWork)(call=call, closer=closer)
         return by_handler if spec.source is None else SourceWork(finder=finder, closer=closer, work=by_handler.alone)
 

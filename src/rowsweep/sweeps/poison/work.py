@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from rowsweep.jobs.classify import classify
 from rowsweep.sweeps.batch.in_place import SetWork
 from rowsweep.sweeps.batch.work import AtomicWork, Closer, PageWork
+from rowsweep.sweeps.executors.work import ExecutorWork
 from rowsweep.sweeps.poison.blame import may_blame_rows
 from rowsweep.sweeps.poison.listed import ListedFinder
 from rowsweep.sweeps.poison.steps import StepByStep
@@ -74,7 +75,7 @@ def setting_aside(
     listed = ListedFinder.beside(finder)
     part = work_over(listed, closer)
     by_parts: ByParts
-    if isinstance(part, (SetWork, AtomicWork)):
+    if isinstance(part, (SetWork, AtomicWork, ExecutorWork)):
         by_parts = WithinTransaction(finder=finder, listed=listed, part=part.run, closer=closer)
     else:
         by_parts = StepByStep(finder=finder, listed=listed, work=part, closer=closer)

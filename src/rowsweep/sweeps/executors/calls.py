@@ -1,0 +1,122 @@
+"""Have pages computed out there, and take what comes back."""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+import threading
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rowsweep.errors import Interrupted
+from rowsweep.sweeps.executors.far import PageBack, PageOut, compute, warm
+from rowsweep.sweeps.executors.lane import Lane
+from rowsweep.sweeps.executors.orders import Order, sendable
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+    from rowsweep.signals import RunSignal
+    from rowsweep.sweeps.batch.batch import BatchPlace
+    from rowsweep.sweeps.batch.reading import Form, PageRows
+    from rowsweep.sweeps.batch.work import HandlerCall
+    from rowsweep.sweeps.declare import RowSweep
+
+
+class Calls:
+    """Send pages out in the forms that the handler reads, frames until it asks for more."""
+
+    def __init__(self, lane: Lane, order: Order, signal: RunSignal | None) -> None:
+        self.lane = lane
+        self.forms: frozenset[Form] = frozenset({"frame"})
+        self._order = order
+        self._packed = b""
+        self._signal = signal
+        self._warmed = 0
+        self._is_settled = False
+
+    def start(self) -> bool:
+        """Have every worker import what it needs, once an executor; answer whether there was any need to."""
+        if self.lane.is_made and self._warmed == self.lane.started:
+            return False
+        workers = self.lane.workers
+        self._packed = self._order.packed(is_watched=self.lane.is_pool)
+        for future in [self.lane.submit(warm, self._packed, secrets.token_hex(8)) for _ in range(workers)]:
+            self.take(future)
+        self._warmed = self.lane.started
+        return True
+
+    def read(self, reader: PageRows) -> int:
+        """Read a page in the forms that are due; answer how many rows it has."""
+        return max(reader.read(form) for form in sorted(self.forms))
+
+    def send(self, reader: PageRows, place: BatchPlace) -> Future[PageBack]:
+        """Send a page out in the forms that are due."""
+        table = _streamed(reader.wire()) if "frame" in self.forms else None
+        rows = pickle.dumps(reader.dicts()) if "dicts" in self.forms else None
+        page = PageOut(place=place, token=secrets.token_hex(8), table=table, rows=rows)
+        return self.lane.submit(compute, self._packed, page)
+
+    def take(self, future: Future[PageBack]) -> PageBack:
+        """Wait for what comes back; Interrupted where the run is aborted first, BrokenExecutor where the pool died."""
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        remove = None if self._signal is None else self._signal.on_abort(done.set)
+        try:
+            done.wait()
+        finally:
+            if remove is not None:
+                remove()
+        if not future.done():
+            assert self._signal is not None  # noqa: S101 - who else woke us
+            raise Interrupted(self._signal.reason)
+        back = future.result()
+        if back.failure is not None:
+            raise back.failure.restored()
+        return back
+
+    def widen(self, wants: frozenset[Form]) -> None:
+        """Send what the handler wants from now on; one that wants now this, now that is sent both."""
+        self.forms = self.forms | wants if self._is_settled else wants
+        self._is_settled = True
+
+    def compute(self, reader: PageRows, place: BatchPlace) -> pl.DataFrame | None:
+        """Have one page computed now, and wait for it."""
+        self.start()
+        try:
+            while (back := self.take(self.send(reader, place))).wants is not None:
+                self.widen(back.wants)
+        except BrokenExecutor as error:
+            self.lane.renew(error)
+            raise
+        return back.value()
+
+
+@contextmanager
+def calling(sweep: RowSweep[Any], call: HandlerCall) -> Iterator[Calls]:
+    """Send the pages of one pass to the declared executor; what is still computed behind the block is given up."""
+    spec, table = sweep.spec, call.finder.statements.table
+    assert spec.executor is not None  # noqa: S101 - both were asked before
+    assert spec.handler is not None  # noqa: S101
+    order = Order(
+        name=sweep.name,
+        handler=sendable(sweep.name, spec.handler),
+        input=call.input,
+        table=table,
+        columns=tuple(sweep.read_columns(table)),
+        run_id=call.run_id,
+    )
+    with closing(Lane(spec.executor)) as lane:
+        yield Calls(lane, order, None if call.ctx is None else call.ctx.signal)
+
+
+def _streamed(table: pa.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())

@@ -1,0 +1,104 @@
+"""The executor of one pass: made when first needed where the declaration makes it, and then ended with the pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from rowsweep.sweeps.executors.declared import check_start
+from rowsweep.sweeps.refusals import refused
+
+Answer = TypeVar("Answer")
+
+_WORKERS_UNKNOWN: Final = 4
+_MOST_WORKERS: Final = 64
+
+
+class Lane:
+    """Submit calls to a declared executor, and cancel those that nobody waits for any more.
+
+    One that the declaration's function makes is this lane's own: `renew` makes another, `close` ends it, with the
+    calls that are still running in its processes. One that was given is the caller's: it is never shut down.
+    """
+
+    def __init__(self, declared: Executor | Callable[[], Executor]) -> None:
+        self._declared = declared
+        self._executor: Executor | None = None
+        self._open: set[Future[Any]] = set()
+        self.started = 0
+
+    @property
+    def executor(self) -> Executor:
+        """The executor, made now if it has to be."""
+        if self._executor is None:
+            made = self._declared if isinstance(self._declared, Executor) else self._declared()
+            if not isinstance(made, Executor):
+                raise refused("executor", "a function that answers a concurrent.futures.Executor", made, "return one")
+            check_start(made)
+            self._executor = made
+            self.started += 1
+        return self._executor
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is an executor now."""
+        return self._executor is not None
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether it is a pool of processes of this machine."""
+        return isinstance(self.executor, ProcessPoolExecutor)
+
+    @property
+    def workers(self) -> int:
+        """How many calls it does at once: a pool's size, or the threads that a Dask cluster has now."""
+        executor: Any = self.executor
+        client, size = getattr(executor, "_client", None), getattr(executor, "_max_workers", None)
+        if client is not None and hasattr(client, "nthreads"):
+            size = sum(client.nthreads().values())
+        return min(max(size, 1), _MOST_WORKERS) if isinstance(size, int) else _WORKERS_UNKNOWN
+
+    def submit(self, function: Callable[..., Answer], *given: Any) -> Future[Answer]:
+        """Submit a call, to be cancelled with the lane unless it is done by then."""
+        future = self.executor.submit(function, *given)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        return future
+
+    def cancel(self) -> None:
+        """Cancel what has not begun."""
+        for future in list(self._open):
+            future.cancel()
+
+    def renew(self, error: BrokenExecutor) -> bool:
+        """Leave a broken executor behind; answer whether another can be made, else say so on the error."""
+        if isinstance(self._declared, Executor):
+            error.add_note("executor= a function that makes the pool lets the next attempt have a new one")
+            error.retry = "retry-after"  # type: ignore[attr-defined] # no row is to blame for what is broken already
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Cancel what is left, and end an executor of our own, in the middle of a call if it must be."""
+        self.cancel()
+        executor, self._executor = self._executor, None
+        if executor is None or executor is self._declared:
+            return
+        if self._open:
+            _kill(executor)
+        self._open.clear()
+        try:
+            executor.shutdown(wait=isinstance(executor, ProcessPoolExecutor), cancel_futures=True)
+        except TypeError:  # Dask's takes no cancel_futures: it cancels where it does not wait
+            executor.shutdown(wait=False)
+
+
+def _kill(executor: Executor) -> None:
+    """Kill a pool's processes: a call that runs cannot be cancelled, and the interpreter's exit would wait for it."""
+    if isinstance(executor, ProcessPoolExecutor):
+        for process in list((getattr(executor, "_processes", None) or {}).values()):
+            with suppress(OSError, ValueError):
+                process.kill()

@@ -1,0 +1,111 @@
+"""Do batches whose handler runs in an executor, several pages ahead, each written back as an atomic batch is."""
+
+from __future__ import annotations
+
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rowsweep.clock import real_monotonic
+from rowsweep.sweeps.batch.work import BatchDone, Closer, HandlerCall, check_transaction
+from rowsweep.sweeps.executors.ahead import KnownKeys, PageAhead, ReadAhead, digest_now
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rowsweep.sweeps.batch.pages import Page
+    from rowsweep.sweeps.executors.calls import Calls
+    from rowsweep.sweeps.passes.position import Position
+
+
+@dataclass(slots=True, kw_only=True)
+class ExecutorWork:
+    """Have pages computed out there ahead of their turn; write each back under its rows' locks, with its checkpoint.
+
+    A page is read without locks. When its turn comes its rows are locked and compared with what the handler saw, by
+    a digest that the database makes of both: where one changed, went, or came, the page is computed again under those
+    locks. So what is written is what the handler makes of the rows as they are, as if it had run in the transaction.
+    """
+
+    call: HandlerCall
+    closer: Closer
+    calls: Calls
+    ahead: int | None
+    _pages: ReadAhead | None = field(default=None, init=False)
+
+    def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
+        """Do the next page.
+
+        Where the executor's processes died, pages go out one at a time to a new one; the page that kills that too
+        raises BrokenExecutor. Whatever fails, the pages ahead are dropped, to be read again.
+        """
+        for is_last in (False, True):
+            try:
+                return self._next(at, limit, stored=stored)
+            except BrokenExecutor as error:
+                self._drop()
+                if not self.calls.lane.renew(error) or is_last:
+                    raise
+                if self._pages is not None:
+                    self._pages.go_alone()
+            except BaseException:
+                self._drop()
+                raise
+        raise AssertionError  # unreachable: the last round answers or raises
+
+    def _next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
+        aside_ms, pages = self._started()
+        first, value = self._computed(pages, at, limit)
+        finder = self.call.finder
+        with finder.held.transaction() as marker:
+            page = finder.find(at, limit) if first is None else first.page
+            after = at.finished()
+            if page is not None:
+                rows, written = self._apply(at, page, first, value)
+                after = at.moved(page.to, rows=rows, written=written)
+            closed = self.closer.close(at, after, marker, stored=stored)
+        if first is not None:
+            pages.done()
+        return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed, aside_ms=aside_ms)
+
+    def run(self, at: Position, page: Page) -> tuple[int, int]:
+        """Do a page in the open transaction, under its rows' locks; answer its rows, and how many of them changed."""
+        call = self.call
+        reader = call.reader(at, page.to, lock=True)
+        rows = self.calls.read(reader)
+        if not rows:
+            return 0, 0
+        value = self.calls.compute(reader, call.place(at, page.to))
+        check_transaction(call.finder.held.connection)
+        return rows, call.write(value, at, page.to, KnownKeys.of(reader))
+
+    def _started(self) -> tuple[float, ReadAhead]:
+        """Start the executor where it is not; answer how long that took, and the pages ahead."""
+        began = real_monotonic()
+        if not self.calls.start() and self._pages is not None:
+            return 0.0, self._pages
+        depth = self.ahead or 2 * self.calls.lane.workers
+        self._pages = self._pages or ReadAhead(self.call, self.calls, depth)
+        return (real_monotonic() - began) * 1000, self._pages
+
+    def _computed(self, pages: ReadAhead, at: Position, limit: int) -> tuple[PageAhead | None, pl.DataFrame | None]:
+        """Answer the page whose turn it is, with what the handler made of it."""
+        while (first := pages.first(at, limit)) is not None:
+            self.call.finder.turn_to(first.page)
+            if first.coming is None:
+                return first, None
+            back = self.calls.take(first.coming)
+            if back.wants is None:
+                return first, back.value()
+            self.calls.widen(back.wants)
+            pages.drop()
+        return None, None
+
+    def _apply(self, at: Position, page: Page, first: PageAhead | None, value: pl.DataFrame | None) -> tuple[int, int]:
+        if first is None or digest_now(self.call, at, page) != first.seen:
+            return self.run(at, page)
+        return first.rows, self.call.write(value, at, page.to, first.keys) if first.rows else 0
+
+    def _drop(self) -> None:
+        if self._pages is not None:
+            self._pages.drop()
