@@ -18,6 +18,7 @@ import rowsweep as rs
 
 ROWS = rs.Rows("counted", columns=["id", "n"])
 BATCH_ROWS = 500
+POISONED = 997
 ADD_ONE = "update counted set n = n + 1 where id = any(%s)"
 
 by_set = rs.backfill("by-set", rows=ROWS, set={"n": "n + 1"}, batch_rows=BATCH_ROWS, adapt=False)
@@ -55,6 +56,37 @@ def deaf(batch: rs.Batch) -> None:
 def outside(batch: rs.Batch) -> None:
     """Add one elsewhere, as a call to another system would: committed by itself, and the call noted under its key."""
     ids = [row["id"] for row in batch.rows]
+    with psycopg.connect(os.environ["DATABASE_URL"]) as elsewhere:
+        elsewhere.execute(ADD_ONE, [ids])
+        elsewhere.execute(
+            "insert into calls (key, first, last, rows) values (%s, %s, %s, %s)", [batch.key, ids[0], ids[-1], len(ids)]
+        )
+
+
+class Poisoned(Exception):
+    """What is wrong with a row, which no other try can mend."""
+
+    retry = "terminal"
+
+
+def _refuse_poisoned(ids: list[int]) -> None:
+    if any(number % POISONED == 0 for number in ids):
+        raise Poisoned("one of them is poisoned")
+
+
+@rs.backfill("aside", rows=ROWS, batch_rows=BATCH_ROWS, adapt=False, on_error="set-aside")
+def aside(batch: rs.Batch) -> None:
+    """Add one, and only then find out that a row is poisoned."""
+    ids = [row["id"] for row in batch.rows]
+    batch.execute(ADD_ONE, [ids])
+    _refuse_poisoned(ids)
+
+
+@rs.backfill("aside-outside", rows=ROWS, atomic=False, batch_rows=BATCH_ROWS, adapt=False, on_error="set-aside")
+def aside_outside(batch: rs.Batch) -> None:
+    """Add one elsewhere unless a row is poisoned: committed by itself, and noted under the batch's key."""
+    ids = [row["id"] for row in batch.rows]
+    _refuse_poisoned(ids)
     with psycopg.connect(os.environ["DATABASE_URL"]) as elsewhere:
         elsewhere.execute(ADD_ONE, [ids])
         elsewhere.execute(
@@ -112,7 +144,19 @@ def exporting_apart(ctx: rs.Ctx) -> None:
 
 SWEEPS: dict[str, rs.Sweep[Any]] = {
     sweep.name: sweep
-    for sweep in (by_set, paced, by_sql, by_frame, waiting_on_the_server, deaf, outside, purging, exporting)
+    for sweep in (
+        by_set,
+        paced,
+        by_sql,
+        by_frame,
+        waiting_on_the_server,
+        deaf,
+        outside,
+        aside,
+        aside_outside,
+        purging,
+        exporting,
+    )
 }
 
 

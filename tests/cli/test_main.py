@@ -45,6 +45,8 @@ FIXES = [
     "rowsweep sweeps ls",
     "rowsweep sweeps launch NAME",
     "rowsweep sweeps resume RUN",
+    "rowsweep sweeps rejected RUN",
+    "rowsweep sweeps retry-rejected RUN",
     "rowsweep run NAME --force",
 ]
 
@@ -77,6 +79,7 @@ def test_the_tree_is_whole() -> None:
         "demo", "run", "up", "worker", "scheduler", "relay", "ledger", "watch", "board",
         "tasks ls", "tasks next", "tasks fire",
         "outbox ls", "outbox retry",
+        "sweeps rejected", "sweeps retry-rejected",
         "sweeps ls", "sweeps show", "sweeps preview", "sweeps launch", "sweeps pause", "sweeps resume", "sweeps cancel",
         "sweeps tune", "sweeps apply",
         "jobs ls", "jobs dead", "jobs show", "jobs stats", "jobs counters", "jobs workers", "jobs names",

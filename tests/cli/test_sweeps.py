@@ -136,6 +136,33 @@ def test_the_health_that_a_live_run_heeds_is_tuned(items: CommandLine) -> None:
     assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_OPTION_INVALID")
 
 
+def test_rejected_rows_are_listed_and_tried_again(items: CommandLine, dsn: str) -> None:
+    """N-086, N-106: by the sweep's name or a run's id, as a table or as one document."""
+    aside = """
+import rowsweep as rs
+t = rs.backfill("totals", rows=rs.Rows("items"), set={"total": "price / (writes - 1)"}, on_error="set-aside")
+"""
+    write_app(Path.cwd(), aside)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("update items set writes = 1 where id in (7, 40)")
+        assert items("sweeps", "rejected", "totals").code == 1
+        assert items("run", "totals").code == 0
+        listed = items("sweeps", "rejected", "totals")
+        assert [line.split()[0] for line in listed.out.splitlines()] == ["key", "7", "40"]
+        assert "DivisionByZero: division by zero" in listed.out
+        (document, _) = items("sweeps", "rejected", "totals", "--json").json
+        assert (document["key"], document["error"]) == ("7", "DivisionByZero: division by zero")
+        assert "done, 2 rows set aside" in items("ledger").out
+        assert "2 rows set aside" in items("sweeps", "show", "totals").out
+        connection.execute("update items set writes = 3 where id = 7")
+        first = items("ledger", "--json").json[0]["run_id"]
+        launched = items("sweeps", "retry-rejected", "totals", "--json")
+        assert launched.json["options"] == {"retry_of": first}
+        assert items("run", "totals").code == 1
+        worker = items("sweeps", "retry-rejected", first)
+        assert "attached" in worker.err
+
+
 def test_only_a_purge_is_confirmed(items: CommandLine) -> None:
     for command in (("sweeps", "launch"), ("run",)):
         refused = items(*command, "totals", "--confirm", "0.5")

@@ -74,6 +74,7 @@ def test_each_instrument_has_its_name_and_its_labels(reader: InMemoryMetricReade
     instruments.record_job("q", None, job="mail", seconds=9.0)
     instruments.record_lease_lost("q")
     instruments.record_batch("totals", rows=500, seconds=0.125)
+    instruments.record_rejected("totals", rows=3)
     instruments.record_depths([Depth(queue="q", ready=7, dead=2, oldest_ready_seconds=3.5)])
     queue = ("queue", "q")
     assert points(reader) == {
@@ -84,6 +85,7 @@ def test_each_instrument_has_its_name_and_its_labels(reader: InMemoryMetricReade
         "jobs_lease_lost_total": {(queue,): 1},
         "job_duration_seconds": {(("job", "mail"), queue): 0.75},
         "sweep_rows_total": {(("sweep", "totals"),): 500},
+        "sweep_rejected_rows_total": {(("sweep", "totals"),): 3},
         "sweep_batch_seconds": {(("sweep", "totals"),): 0.125},
         "queue_depth": {(queue,): 7},
         "queue_oldest_ready_seconds": {(queue,): 3.5},

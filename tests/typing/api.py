@@ -228,6 +228,10 @@ def sweeps() -> None:
     assert_type(rs.backfill("far", handler, rows=rs.Rows("orders"), executor=far, ahead=4), rs.Sweep[Any])
     rs.backfill("made", handler, rows=rs.Rows("orders"), executor=lambda: far)
     rs.backfill("nowhere", rows=rs.Rows("orders"), set={"n": "1"}, executor=far)  # type: ignore[call-overload]
+    aside = rs.backfill("aside", handler, rows=rs.Rows("orders"), on_error="set-aside", max_rejected=50).launch()
+    assert_type(aside.rejected(), pl.DataFrame)
+    assert_type(aside.retry_rejected(), rs.Run)
+    rs.backfill("skip", handler, rows=rs.Rows("orders"), on_error="skip")  # type: ignore[call-overload]
     rs.backfill("both", handler, rows=rs.Rows("orders"), set={"total": "1"})  # type: ignore[call-overload]
     rs.backfill("set", rows=rs.Rows("orders"), set={"total": "1"}, atomic=False)  # type: ignore[call-overload]
     rs.backfill("rowless", handler)  # type: ignore[call-overload]

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Annotated, Final
+
+import typer
+
+RunText = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its unique prefix, or a sweep's name.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Watch it until it ends; Ctrl-C leaves it going.")]
 
 EPILOG: Final = "Every command also takes --dsn, --schema, --app, --env, --json and --no-color: see rowsweep --help."
 

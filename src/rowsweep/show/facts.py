@@ -95,9 +95,15 @@ def facts(snapshot: Snapshot) -> list[str]:
         said.append(f"{values.span(snapshot.active_seconds)} at work")
     if attempt := attempt_words(snapshot):
         said.append(attempt)
-    if snapshot.rejected_rows:
-        said.append(f"{values.number(snapshot.rejected_rows)} rows set aside")
+    if aside := aside_words(snapshot):
+        said.append(aside)
     return said
+
+
+def aside_words(snapshot: Snapshot) -> str:
+    """Answer how many rows are set aside, nothing where none is."""
+    count = snapshot.rejected_rows
+    return f"{values.number(count)} {'row' if count == 1 else 'rows'} set aside" if count else ""
 
 
 def trouble(snapshot: Snapshot) -> str | None:

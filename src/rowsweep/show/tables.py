@@ -129,6 +129,18 @@ def preview_table(columns: Sequence[str], rows: Sequence[Sequence[object]], nume
     )
 
 
+def rejected_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Answer rows that were set aside, each with its key, when it was found and why."""
+    columns = (
+        Column(title="key", is_long=True),
+        Column(title="set aside (UTC)", prefix=_TO_THE_MINUTE, rank=1),
+        Column(title="error", is_long=True),
+    )
+    lines = [(row["key"], values.instant(row["at"]), row["error"]) for row in rows]
+    cells = tuple(tuple(Cell(text=text) for text in line) for line in lines)
+    return Table(columns=columns, rows=cells, empty="No row is set aside.")
+
+
 def words_of(value: object) -> str:
     """Answer a frame's value as text, a missing one as nothing."""
     return "" if value is None else str(value)
@@ -155,7 +167,8 @@ def frame_table(columns: Sequence[str], rows: Sequence[Sequence[object]], numeri
 
 def _state_words(snapshot: Snapshot) -> str:
     percent = facts.percent_words(snapshot) if snapshot.is_open else ""
-    return f"{snapshot.words} {percent}".rstrip()
+    words = f"{snapshot.words} {percent}".rstrip()
+    return ", ".join(filter(None, [words, facts.aside_words(snapshot)]))
 
 
 def _state(words: str, tone: facts.Tone) -> Cell:

@@ -126,6 +126,27 @@ def watch_run(run: Run, output: Output, signals: Signals, *, as_documents: bool 
                 return snapshot
 
 
+def say_launched(run: Run, output: Output, signals: Signals | None) -> Snapshot | None:
+    """Say what was launched; with signals watch it until it ends or one comes, and answer how it stands then."""
+    if run.note:
+        output.note(run.note)
+    if signals is not None:
+        return watch_run(run, output, signals)
+    words = f"{run.name}: launched as run {run.run_id}. Watch it: rowsweep watch {run.name}"
+    output.answer(run.snapshot().as_json(), words)
+    return None
+
+
+def leave_watched(last: Snapshot | None, output: Output, signals: Signals) -> None:
+    """Leave with what became of a run that was watched; do nothing where none was."""
+    if last is None:
+        return
+    if signals.name is not None:
+        output.note(f"{last.name} goes on without you. Watch it again: rowsweep watch {last.run_id}")
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if last.status == "done" else 1)
+
+
 def _documents(output: Output) -> Display:
     return _Documents(output)
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rowsweep.cli.commands import apply
-from rowsweep.cli.commands.ledger import Kind, watch_run
-from rowsweep.cli.everywhere import EPILOG
+from rowsweep.cli.commands import apply, rejected
+from rowsweep.cli.commands.ledger import Kind, leave_watched, say_launched
+from rowsweep.cli.everywhere import EPILOG, RunText, Wait
 from rowsweep.cli.session import read_json, session_of
-from rowsweep.cli.stopping import INTERRUPTED, Signals
+from rowsweep.cli.stopping import Signals
 from rowsweep.errors import RowsweepError, SweepFailed
 from rowsweep.show import tables
 from rowsweep.show.plain import snapshot_line, snapshot_text
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.handle import Sweep
     from rowsweep.sweeps.run import Run
 
-RunText = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its unique prefix, or a sweep's name.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
 Input = Annotated[str | None, typer.Option(metavar="JSON", help="The sweep's input.")]
 Force = Annotated[bool, typer.Option("--force", help="Run it even where it is applied, or has changed since.")]
@@ -48,6 +47,7 @@ _sweeps = typer.Typer(no_args_is_help=True, help="See what is declared here, pre
 def add_to(application: typer.Typer) -> None:
     """Add the commands to the application."""
     apply.add_to(_sweeps)
+    rejected.add_to(_sweeps)
     application.add_typer(_sweeps, name="sweeps")
 
 
@@ -124,7 +124,7 @@ def launch(  # noqa: PLR0913 - one parameter a flag
     rate: Rate = None,
     confirm: Confirm = None,
     delay: Annotated[str | None, typer.Option(metavar="SPAN", help="Start it that much later, such as 2h.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Watch it until it ends; Ctrl-C leaves it going.")] = False,
+    wait: Wait = False,
 ) -> None:
     """Enqueue a sweep for the workers.
 
@@ -138,17 +138,8 @@ def launch(  # noqa: PLR0913 - one parameter a flag
         sweep = get_sweep(name)
         more = confirmation(sweep, confirm)
         run = sweep.launch(value, force=force, rate=rate, batch_rows=batch_rows, delay=delay, **more)
-        if run.note:
-            session.output.note(run.note)
-        if not wait:
-            words = f"{run.name}: launched as run {run.run_id}. Watch it: rowsweep watch {run.name}"
-            session.output.answer(run.snapshot().as_json(), words)
-            return
-        last = watch_run(run, session.output, signals)
-    if signals.name is not None:
-        session.output.note(f"{last.name} goes on without you. Watch it again: rowsweep watch {last.run_id}")
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if last.status == "done" else 1)
+        last = say_launched(run, session.output, signals if wait else None)
+    leave_watched(last, session.output, signals)
 
 
 @_sweeps.command("pause", epilog=EPILOG)

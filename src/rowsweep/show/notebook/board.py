@@ -150,7 +150,7 @@ class _Row:
         cells = [
             as_html(run.name),
             f"{state} {as_html(facts.percent_words(run))}",
-            f"{values.number(run.rows)} rows",
+            ", ".join(filter(None, [f"{values.number(run.rows)} rows", facts.aside_words(run)])),
             "" if rate is None else values.rate(rate),
             left,
         ]

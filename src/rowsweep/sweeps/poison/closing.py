@@ -48,8 +48,8 @@ class ListingCloser(Closer):
 
     @property
     def chains(self) -> bool:
-        """Not here: lists are kept behind the closing statement, in its transaction."""
-        return False
+        """Not in a run over rejected rows: lists are kept behind the closing statement, in its transaction."""
+        return self.listing.retried is None and self.held.chains
 
     def close(self, before: Checkpoint, after: Checkpoint, marker: str, *, stored: bool) -> BatchClosed:
         """Store `after` where `before` was stored; a page of rejected rows that are tried again leaves the lists."""
