@@ -12,7 +12,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.jobs.registry import reset_jobs
-from tests.sweeps.field import Field
+from tests.sweeps.field import NONE_LATE, Field
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def test_any_size_of_batch_and_table_comes_out_even(field: Field, form: str, row
         reset_jobs()
         totals = field.sweep(declare(form, kind, [], rs.Rows("t"), batch_rows), force=True)
         expected = {"rows": rows, "written": 0 if form == "free" else rows, "batches": -(-rows // batch_rows)}
-        assert totals == expected | {"rejected": 0, "remaining": None}
+        assert totals == expected | {"rejected": 0, "remaining": None, "late": NONE_LATE}
         assert field.one("select count(*) from t where hits = %s", [times]) == rows
 
 
@@ -184,7 +184,14 @@ def test_what_no_longer_matches_is_no_longer_remaining(field: Field) -> None:
     field.orders(40)
     field.sql("update orders set total = 0 where id <= 10")
     sweep = rs.backfill("totals", rows=rs.Rows("orders", where="total is null"), set={"total": "price * qty"})
-    assert field.sweep(sweep) == {"rows": 30, "written": 30, "batches": 1, "rejected": 0, "remaining": 0}
+    assert field.sweep(sweep) == {
+        "rows": 30,
+        "written": 30,
+        "batches": 1,
+        "rejected": 0,
+        "remaining": 0,
+        "late": NONE_LATE,
+    }
     assert field.one("select count(*) from orders where total = price * qty") == 30
     assert field.one("select count(*) from orders where total = 0") == 10
 

@@ -28,7 +28,7 @@ from rowsweep.errors import (
 )
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.sweeps.run import Run
-from tests.sweeps.field import Background, Field, until, wait_for
+from tests.sweeps.field import NONE_LATE, Background, Field, until, wait_for
 
 ORDERS = rs.Rows("orders")
 
@@ -270,7 +270,14 @@ def test_waiting_ends_with_the_run_or_with_its_error(field: Field) -> None:
         run.wait(timeout="10ms")
     waiting = Background(lambda: run.wait(timeout="20s"))
     field.tick()
-    assert waiting.result() == {"rows": 5, "written": 5, "batches": 1, "rejected": 0, "remaining": None}
+    assert waiting.result() == {
+        "rows": 5,
+        "written": 5,
+        "batches": 1,
+        "rejected": 0,
+        "remaining": None,
+        "late": NONE_LATE,
+    }
 
     @rs.backfill("failing", rows=ORDERS, retry=rs.Retry(attempts=1))
     def failing(batch: rs.Batch) -> None:

@@ -19,7 +19,7 @@ from rowsweep.sweeps.passes import table as passes
 from rowsweep.sweeps.passes.position import as_checkpoint
 from rowsweep.sweeps.run import ledger_of
 from rowsweep.telemetry import instruments
-from tests.sweeps.field import NOW, Background, Field, fields_of, wait_for
+from tests.sweeps.field import NONE_LATE, NOW, Background, Field, fields_of, wait_for
 
 ORDERS = rs.Rows("orders")
 
@@ -79,7 +79,14 @@ def test_a_pass_goes_on_behind_its_checkpoint(field: Field, at: int) -> None:
         cursor = [str(4 * at)]
         assert pages.output == {"index": at - 1, "cursor": cursor, "rows": 4 * at, "written": 4 * at, "plan": None}
         assert row.cursor == cursor
-    assert field.finish(run) == {"rows": 18, "written": 18, "batches": 5, "rejected": 0, "remaining": None}
+    assert field.finish(run) == {
+        "rows": 18,
+        "written": 18,
+        "batches": 5,
+        "rejected": 0,
+        "remaining": None,
+        "late": NONE_LATE,
+    }
     assert hits(field) == [(1, 18)]
     row = field.row(run)
     assert (row.status, row.rows, row.batches, row.cursor) == ("done", 18, 5, None)

@@ -11,7 +11,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.errors import SweepFailed
-from tests.sweeps.field import Field
+from tests.sweeps.field import NONE_LATE, Field
 
 Handler = Callable[[rs.Batch], Any]
 
@@ -123,7 +123,14 @@ def test_whatever_holds_rows_is_taken(field: Field, name: str) -> None:
     """N-064: polars, the Arrow C stream, dicts."""
     field.orders(9)
     sweep = rs.backfill("bands", ACCEPTED[name], rows=rs.Rows("orders"), batch_rows=4, adapt=False)
-    assert field.sweep(sweep) == {"rows": 9, "written": 9, "batches": 3, "rejected": 0, "remaining": None}
+    assert field.sweep(sweep) == {
+        "rows": 9,
+        "written": 9,
+        "batches": 3,
+        "rejected": 0,
+        "remaining": None,
+        "late": NONE_LATE,
+    }
     assert field.sql("select band, count(*) from orders group by 1") == [("b", 9)]
 
 

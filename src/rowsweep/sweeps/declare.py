@@ -19,6 +19,7 @@ from rowsweep.sweeps.executors.orders import sendable
 from rowsweep.sweeps.handle import Sweep, TableSweep, sweep_options
 from rowsweep.sweeps.health.signals import Health
 from rowsweep.sweeps.keyset.rows import Rows
+from rowsweep.sweeps.late.options import Late
 from rowsweep.sweeps.spec import OnError, SweepSpec, checksum
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class BackfillOptions(TypedDict, total=False):
     source: Any
     on_error: OnError
     max_rejected: int
+    late: Late
+    late_wait: str | timedelta | None
     tenant: Tenant
     input: Any
     queue: str
@@ -203,6 +206,10 @@ def backfill(
     Two runs over one input never work at the same time;
     `concurrency` caps those over different ones. The other options are a job's.
 
+    Behind its last page a pass waits up to `late_wait` (None: for as long as it takes) for the transactions that have
+    written to the table, then sweeps the rows they left behind it which are surely due. `late="again"` says that doing
+    a row twice does no harm, so that rows which cannot be told from done ones are done; `late="report"` only counts.
+
     Raises InvalidDeclaration, InvalidOption, DuplicateJob.
     """
 
@@ -236,5 +243,5 @@ def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec
 
 _SPEC_OPTIONS: Final = (
     "atomic", "batch_rows", "adapt", "rate", "health", "environments", "requires", "lock_timeout", "statement_timeout",
-    "source", "on_error", "max_rejected", "executor", "ahead",
+    "source", "on_error", "max_rejected", "executor", "ahead", "late", "late_wait",
 )  # fmt: skip

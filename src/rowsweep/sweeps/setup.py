@@ -14,6 +14,7 @@ from rowsweep.sweeps.batch.connection import transaction_settings
 from rowsweep.sweeps.keyset.catalog import Column, Table, find_table
 from rowsweep.sweeps.keyset.cursor import PlainCursor, run
 from rowsweep.sweeps.keyset.statements import Statements, cursor_values
+from rowsweep.sweeps.late.convergence import converges
 from rowsweep.sweeps.refusals import refuse_changed
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class Setup:
     """What the first attempt found and every later one goes by: the table, the parameters, the upper bound, an instant.
 
     `source` is the declared table, key and where: a later attempt's must be the same. `only` are the keys of a run over
-    listed rows.
+    listed rows. `assigned` is what is set, which `converges` where it comes to the same however often it is applied. A
+    run that began before there was a second look does not look again.
     """
 
     table: Table
@@ -43,6 +45,9 @@ class Setup:
     estimate: int | None
     estimate_source: str | None
     only: tuple[tuple[str, ...], ...] | None = None
+    looks_again: bool = True
+    assigned: Mapping[str, str] | None = None
+    converges: bool = False
 
     def statements(self, rows: Rows) -> Statements:
         """Answer the statements of the sweep over this table."""
@@ -66,6 +71,9 @@ class Setup:
             "estimate": self.estimate,
             "estimate_source": self.estimate_source,
             **({} if self.only is None else {"only": [list(key) for key in self.only]}),
+            "looks_again": self.looks_again,
+            "assigned": None if self.assigned is None else dict(self.assigned),
+            "converges": self.converges,
         }
 
     @classmethod
@@ -80,6 +88,9 @@ class Setup:
             estimate=stored["estimate"],
             estimate_source=stored["estimate_source"],
             only=None if stored.get("only") is None else tuple(map(tuple, stored["only"])),
+            looks_again=stored.get("looks_again", False),
+            assigned=stored.get("assigned"),
+            converges=stored.get("converges", False),
         )
 
 
@@ -160,6 +171,8 @@ def set_up(connection: Any, rows: Rows, assignments: Mapping[str, str] | None = 
         at=at,
         estimate=estimate,
         estimate_source=source,
+        assigned=assignments,
+        converges=assignments is not None and converges(connection, statements, assignments, rows.params_form or {}),
     )
 
 

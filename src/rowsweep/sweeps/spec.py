@@ -18,6 +18,7 @@ from rowsweep.options import Rate, count, duration, rate
 from rowsweep.sweeps.executors.declared import check_executor
 from rowsweep.sweeps.health.choice import INHERIT, checks_of
 from rowsweep.sweeps.keyset.rows import Rows
+from rowsweep.sweeps.late.options import LATE_WAIT, Late, check_late
 from rowsweep.sweeps.refusals import refused
 
 MOST_BATCH_ROWS: Final = 1_000_000
@@ -87,14 +88,22 @@ class SweepSpec(TableSpec):
     max_rejected: int = 1_000
     executor: Executor | Callable[[], Executor] | None = field(default=None, repr=False)
     ahead: int | None = None
+    late: Late = "due"
+    late_wait: str | timedelta | None = LATE_WAIT
 
     def __post_init__(self) -> None:
         TableSpec.__post_init__(self)
         self._check_what()
+        check_late(self)
         if not isinstance(self.atomic, bool):
             raise refused("atomic", "True or False", self.atomic, "atomic=True")
         check_rejecting(self.on_error, self.max_rejected)
         check_executor(self)
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether a batch's writes commit with its checkpoint."""
+        return self.atomic and self.source is None
 
     def _check_what(self) -> None:
         if (self.handler is None) == (self.assignments is None):

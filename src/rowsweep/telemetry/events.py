@@ -75,6 +75,8 @@ _TABLE = (
     _event("sweeps.row.set-aside", _W, "sweep run_id key"),
     _event("sweeps.held", _W, "sweep run_id signal reason"),
     _event("sweeps.slowed", _I, "sweep run_id signal reason"),
+    _event("sweeps.late", _I, "sweep run_id rows"),
+    _event("sweeps.late.unseen", _W, "sweep run_id writers rows fix"),
     _event("sweeps.paused", _I, "sweep run_id reason"),
     _event("sweeps.resumed", _I, "sweep run_id reason"),
     _event("sweeps.cancelled", _I, "sweep run_id reason"),

@@ -13,7 +13,7 @@ from rowsweep.jobs.registry import reset_jobs
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.run import Run
-from tests.sweeps.field import Field
+from tests.sweeps.field import NONE_LATE, Field
 
 BAD = (7, 8, 21, 40)
 
@@ -43,7 +43,7 @@ def test_a_retry_goes_over_exactly_the_listed_rows_and_those_done_leave_the_list
     again = run.retry_rejected()
     assert not again.attached
     totals = field.finish(again)
-    assert totals == {"rows": 2, "written": 2, "batches": 1, "rejected": 2, "remaining": None}
+    assert totals == {"rows": 2, "written": 2, "batches": 1, "rejected": 2, "remaining": None, "late": NONE_LATE}
     assert field.one("select total from orders where id = 1") is None
     assert keys(run) == keys(again) == [8, 21]
     field.sql("update orders set qty = 1 where qty = 0")

@@ -16,7 +16,7 @@ from rowsweep.errors import SweepFailed
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.run import Run
-from tests.sweeps.field import Field, fields_of
+from tests.sweeps.field import NONE_LATE, Field, fields_of
 
 BAD = (7, 8, 21, 40)
 
@@ -52,7 +52,7 @@ def test_rows_that_fail_in_the_database_are_listed_and_all_others_done(field: Fi
     poisoned(field)
     run = in_database().launch()
     totals = field.finish(run)
-    assert totals == {"rows": 56, "written": 56, "batches": 4, "rejected": 4, "remaining": None}
+    assert totals == {"rows": 56, "written": 56, "batches": 4, "rejected": 4, "remaining": None, "late": NONE_LATE}
     assert done(field) == others()
     assert listed(run) == list(BAD)
     assert run.rejected()["error"].to_list() == ["DivisionByZero: division by zero"] * 4

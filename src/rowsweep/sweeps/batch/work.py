@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.keyset.catalog import Column
+    from rowsweep.sweeps.late.spending import Spending
 
 Handler = Callable[[Batch], Any]
 
@@ -149,6 +150,7 @@ class HandlerCall:
     run_id: str
     ctx: RunCtx | None
     input: Any
+    spending: Spending | None = None
 
     def batch(self, at: Position, to: tuple[str, ...], reader: PageRows) -> Batch:
         """Make what the handler is given."""
@@ -226,7 +228,10 @@ class AtomicWork:
         written = call.write(value, at, page.to, reader)
         self._habit = reader.first_asked
         # A row that came into the page's range since it was counted is among those read.
-        return matching if reader.height is None else reader.height, written
+        rows = matching if reader.height is None else reader.height
+        if call.spending is not None:
+            call.spending.behind_locked(at, page.to, rows=rows, written=written, by_frame=value is not None)
+        return rows, written
 
     def alone(self, at: Position, page: Page) -> int:
         """Run the handler in a transaction of its own, without a checkpoint; answer how many rows changed."""
@@ -262,6 +267,8 @@ class OutsideWork:
         value = call.handler(call.batch(at, plan.to, reader))
         with held.transaction() as marker:
             written = call.write(value, at, plan.to, reader)
+            if call.spending is not None:
+                call.spending.behind_handler(at, plan.to)
             after = at.moved(plan.to, rows=plan.rows, written=written)
             closed = self.closer.close(at, after, marker, stored=True)
         return BatchDone(at=after, is_full=False, closed=closed)

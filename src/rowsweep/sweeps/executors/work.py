@@ -77,7 +77,7 @@ class ExecutorWork:
             return 0, 0
         value = self.calls.compute(reader, call.place(at, page.to))
         check_transaction(call.finder.held.connection)
-        return rows, call.write(value, at, page.to, KnownKeys.of(reader))
+        return rows, self._write(at, page, rows, value, KnownKeys.of(reader))
 
     def _started(self) -> tuple[float, ReadAhead]:
         """Start the executor where it is not; answer how long that took, and the pages ahead."""
@@ -104,7 +104,13 @@ class ExecutorWork:
     def _apply(self, at: Position, page: Page, first: PageAhead | None, value: pl.DataFrame | None) -> tuple[int, int]:
         if first is None or digest_now(self.call, at, page) != first.seen:
             return self.run(at, page)
-        return first.rows, self.call.write(value, at, page.to, first.keys) if first.rows else 0
+        return first.rows, self._write(at, page, first.rows, value, first.keys) if first.rows else 0
+
+    def _write(self, at: Position, page: Page, rows: int, value: pl.DataFrame | None, keys: KnownKeys) -> int:
+        written = self.call.write(value, at, page.to, keys)
+        if self.call.spending is not None:
+            self.call.spending.behind_locked(at, page.to, rows=rows, written=written, by_frame=True)
+        return written
 
     def _drop(self) -> None:
         if self._pages is not None:

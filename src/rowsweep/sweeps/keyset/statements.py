@@ -30,13 +30,14 @@ class Statements:
 
     Values are bound by name: `rs_c0…` the cursor's texts, `rs_u0…` the upper bound's, beside the application's own
     parameters. A page's size is written into its statement, so that a plan knows it. The key's comparisons use the
-    columns' own type and collation.
+    columns' own type and collation. `also` is a condition of ours beside the application's.
     """
 
     table: Table
     where: str | None
     bound_params: bool
     bounded: bool
+    also: sql.Composable | None = None
 
     def next_page(self, limit: int, *, started: bool) -> sql.Composed:
         """Find the next page's last key by stepping over those before it; a short page ends at the last key there is.
@@ -101,6 +102,12 @@ class Statements:
             self.table.identifier,
             _all(self._page(started=started)),
             sql.SQL(" for no key update" if lock else ""),
+        )
+
+    def left(self, whose: _Part, *, started: bool) -> sql.Composed:
+        """Count the page's rows that match and of which a condition of ours holds."""
+        return sql.SQL("select pg_catalog.count(*) from {} where {} and {}").format(
+            self.table.identifier, _all(self._page(started=started)), whose
         )
 
     def read(self, columns: Iterable[_Part], *, started: bool, lock: bool, matching: bool = True) -> sql.Composed:
@@ -203,7 +210,9 @@ class Statements:
             quoted(STAGE),
             self._same_key(),
             _all(self._between(started=started, alias="rs_old")),
-            sql.SQL(" or ").join(_differs(column) for column in changing),
+            sql.SQL(" or ").join(
+                differing(column, quoted("rs_old", column.name), quoted("rs_new", column.name)) for column in changing
+            ),
         )
 
     def odd_staged(self, *, started: bool) -> sql.Composed:
@@ -241,7 +250,7 @@ class Statements:
 
     def _page(self, *, started: bool) -> list[_Part]:
         conditions = self._between(started=started)
-        return conditions if self.where is None else [*conditions, self._matches()]
+        return conditions if self.where is None and self.also is None else [*conditions, self._matches()]
 
     def _between(self, *, started: bool, alias: str | None = None) -> list[_Part]:
         lower = [self._compare(">", "c", alias)] if started else []
@@ -255,7 +264,9 @@ class Statements:
         return sql.SQL("({}) {} ({})").format(self._key(alias=alias), sql.SQL(operator), values)
 
     def _matches(self) -> _Part:
-        return sql.SQL("true") if self.where is None else sql.SQL("(\n{}\n)").format(self._own(self.where))
+        own = [] if self.where is None else [sql.SQL("(\n{}\n)").format(self._own(self.where))]
+        conditions = own if self.also is None else [*own, self.also]
+        return _all(conditions) if conditions else sql.SQL("true")
 
     def _own(self, text: str) -> sql.SQL:
         return expression(text, bound=self.bound_params)
@@ -305,15 +316,15 @@ def _all(conditions: Iterable[_Part]) -> _Part:
     return sql.SQL(" and ").join(conditions)
 
 
-def _differs(column: Column) -> sql.Composed:
+def differing(column: Column, left: _Part, right: _Part) -> sql.Composed:
     """Compare by value where equal values are the same, else by their stored image, which every type has.
 
     Reals go by their text: one zero may be negative, and one NaN is as good as another.
     """
     if column.equal_is_same:
-        form = "rs_old.{0} is distinct from rs_new.{0}"
+        form = "{} is distinct from {}"
     elif {column.base_name, column.element_name} & {"float4", "float8"}:
-        form = "rs_old.{0}::pg_catalog.text is distinct from rs_new.{0}::pg_catalog.text"
+        form = "{}::pg_catalog.text is distinct from {}::pg_catalog.text"
     else:
-        form = "pg_catalog.record_image_ne(row(rs_old.{0}), row(rs_new.{0}))"
-    return sql.SQL(form).format(quoted(column.name))
+        form = "pg_catalog.record_image_ne(row({}), row({}))"
+    return sql.SQL(form).format(left, right)

@@ -26,6 +26,8 @@ from rowsweep.sweeps.batch.work import (
 from rowsweep.sweeps.executors.calls import calling
 from rowsweep.sweeps.executors.work import ExecutorWork
 from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.late.look import SecondLook
+from rowsweep.sweeps.late.spent_set import SpentSetWork
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.heeding import HeedingPass
 from rowsweep.sweeps.passes.pacing import Pacer
@@ -58,6 +60,7 @@ class Pass(HeedingPass):
 
     _sweep: TableSweep[Any]
     _finder: PageFinder
+    _work: PageWork
 
     def __init__(self, sweep: TableSweep[Any], ctx: RunCtx, value: Any) -> None:
         super().__init__(sweep, ctx, PAGES_STEP)
@@ -68,7 +71,7 @@ class Pass(HeedingPass):
             settings = settings_for(sweep.spec, ctx.actor.tenant, cross_tenant=sweep.crosses_tenants)
             self._held = BatchConnection(ctx.driver, ctx.signal, settings)
         self._planned_full = False
-        self._at = Position()
+        self._at = self._began_at = Position()
 
     def run(self) -> dict[str, Any]:
         """Sweep to the end and answer the totals.
@@ -80,6 +83,7 @@ class Pass(HeedingPass):
             row = self._open()
             self._work = self._work_for(self._setup)
             self._sweep_pages(row)
+            self._behind_pages()
             return self._finish()
         except Exception as error:
             self._report_failure(error)
@@ -140,7 +144,10 @@ class Pass(HeedingPass):
         self._size = self._first_size()
         self._pacer = Pacer(self._rate(), SystemClock())
         self._govern()
-        wanted: Wanted | None = row.wanted
+        self._walk(row.wanted)
+
+    def _walk(self, wanted: Wanted | None) -> None:
+        """Do page after page until the end."""
         while not self._at.ended:
             self._steer(wanted)
             self._pace()
@@ -169,6 +176,9 @@ class Pass(HeedingPass):
                     self._size.completed(is_full=done.is_full or self._planned_full, duration_ms=milliseconds)
                 self._planned_full = done.at.plan is not None and done.is_full
                 return done, milliseconds
+
+    def _behind_pages(self) -> None:
+        """Do what is to be done between the last page and the end."""
 
     def _tables(self) -> frozenset[tuple[str, str]]:
         return frozenset({(self._setup.table.schema, self._setup.table.name)})
@@ -204,8 +214,12 @@ class Pass(HeedingPass):
             )
         return {
             "rows": at.rows, "written": at.written, "batches": at.batches, "rejected": self._rejected(),
-            "remaining": remaining,
+            "remaining": remaining, **self._more_totals(),
         }  # fmt: skip
+
+    def _more_totals(self) -> dict[str, Any]:
+        """Answer what else the result has."""
+        return {}
 
     def _rejected(self) -> int:
         """Answer how many rows of the run are set aside."""
@@ -226,14 +240,14 @@ class Pass(HeedingPass):
         self._finder.blame(error, self._at)
 
     def _read_back(self, stored: Any) -> Position:
-        return as_checkpoint(stored, PAGES_STEP)
+        return self._began_at if stored is None else as_checkpoint(stored, self._step)
 
     def _release(self) -> None:
         self._held.release()
         self._source.release()
 
 
-class BackfillPass(Pass):
+class BackfillPass(Pass, SecondLook):
     """The pass of a backfill: each page is updated in the database, or handed to the application's function."""
 
     _sweep: RowSweep[Any]
@@ -253,11 +267,18 @@ class BackfillPass(Pass):
         with ExitStack() as self._ending:
             return super().run()
 
+    def _behind_pages(self) -> None:
+        self._look_again()
+
+    def _more_totals(self) -> dict[str, Any]:
+        return {"late": self._late.as_json()}
+
     def _work_for(self, setup: Setup) -> PageWork:
         ctx, limits = self._ctx, self._limits()
-        finder = self._finder = finder_over(self._source, setup, self._sweep.spec.rows)
+        finder = self._finder = finder_over(self._source, setup, self._statements())
         shared: dict[str, Any] = {
             "ctx": ctx, "held": self._held, "totals": self._progress.totals, "restarts": lambda: self._restarts,
+            "step": self._step,
         }  # fmt: skip
         if limits is None:
             return self._work_over(finder, Closer(**shared))
@@ -270,6 +291,8 @@ class BackfillPass(Pass):
         """Make what does the pages that a finder finds."""
         spec, ctx = self._sweep.spec, self._ctx
         if spec.assignments is not None:
+            if (spending := self._spending(finder)) is not None:
+                return SpentSetWork(finder=finder, closer=closer, assignments=spec.assignments, spending=spending)
             in_place = SetWork(finder=finder, closer=closer, assignments=spec.assignments, goes_on=self._goes_on)
             return in_place if spec.source is None else SourceWork(finder=finder, closer=closer, work=in_place.alone)
         assert spec.handler is not None  # noqa: S101 - the declaration has one or the other
@@ -277,9 +300,10 @@ class BackfillPass(Pass):
             finder=finder,
             handler=self._guarded(spec.handler),
             columns=self._sweep.read_columns(self._setup.table),
-            run_id=str(ctx.run_id),
+            run_id=self._batch_prefix,
             ctx=ctx,
             input=self._input,
+            spending=self._spending(finder),
         )
         if spec.executor is not None:
             self._calls = self._calls or self._ending.enter_context(calling(self._sweep, call))
@@ -299,7 +323,7 @@ class BackfillPass(Pass):
             sweep=self._sweep.name,
             run_id=self._ctx.run_id,
             most=spec.max_rejected,
-            seen=row.rows + row.rejected_rows,
+            seen=max(row.rows, self._at.rows) + row.rejected_rows,
             rejected=row.rejected_rows,
             most_share=None if retries else MOST_SHARE,
         )

@@ -41,7 +41,11 @@ class ListedStatements(Statements):
 def listed(statements: Statements) -> ListedStatements:
     """Answer the same sweep's statements over listed keys."""
     return ListedStatements(
-        table=statements.table, where=statements.where, bound_params=statements.bound_params, bounded=False
+        table=statements.table,
+        where=statements.where,
+        bound_params=statements.bound_params,
+        bounded=False,
+        also=statements.also,
     )
 
 

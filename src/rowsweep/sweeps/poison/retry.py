@@ -13,7 +13,7 @@ from rowsweep.sweeps.refusals import refuse_changed
 if TYPE_CHECKING:
     from rowsweep.queue.rejected import RejectedRow
     from rowsweep.sweeps.batch.connection import BatchConnection
-    from rowsweep.sweeps.keyset.rows import Rows
+    from rowsweep.sweeps.keyset.statements import Statements
     from rowsweep.sweeps.setup import Setup
 
 
@@ -30,9 +30,9 @@ def over_listed(setup: Setup, rows: Sequence[RejectedRow], *, sweep: str) -> Set
     return replace(setup, only=keys, upper=None, estimate=len(keys), estimate_source="count")
 
 
-def finder_over(held: BatchConnection, setup: Setup, rows: Rows) -> PageFinder:
+def finder_over(held: BatchConnection, setup: Setup, statements: Statements) -> PageFinder:
     """Answer what finds the pages of a run: those of its table, or of the rows it is over alone."""
-    statements, params = setup.statements(rows), setup.params or {}
+    params = setup.params or {}
     if setup.only is None:
         return PageFinder(held, statements, params, setup.upper)
     return ListedFinder(held, listed(statements), params, setup.only)

@@ -1,0 +1,72 @@
+"""Which rows a second look may sweep: those that it surely does not do twice, or may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from psycopg import sql
+
+from rowsweep.sweeps.late.convergence import would_change
+
+if TYPE_CHECKING:
+    from rowsweep.sweeps.late.writers import Writers
+    from rowsweep.sweeps.setup import Setup
+    from rowsweep.sweeps.spec import SweepSpec
+
+# What is left of 32 bits for row versions younger than the snapshot: those that were waited for under their lock.
+_YOUNGER: Final = 2**32 - 2**20
+_BEHIND: Final = (
+    "(select pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a second look sweeps: the rows that the declaration is over and for which `also` holds."""
+
+    also: sql.Composed | None
+
+    def without(self, others: sql.Composed) -> Look:
+        """Answer a look at those of its rows for which another condition holds too."""
+        return Look(also=others if self.also is None else sql.SQL("{} and {}").format(self.also, others))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What is proved of a sweep: that it uses its condition up, or that its expressions come to the same again."""
+
+    uses_up: bool
+    converges: bool
+
+
+def judge(spec: SweepSpec, setup: Setup, writers: Writers, proof: Proof) -> Look | None:
+    """Answer what a second look sweeps; None where it must not.
+
+    A row that matches was either missed, or it matches again since another transaction wrote it. It is due where
+    `where` says so and is used up by the sweep (no row that was done still matched then), or where the expressions
+    come to the same however often they are applied, and would change it. Otherwise it cannot be told from one that
+    was done before, and only a sweep that may repeat (at-least-once, or `late="again"`) takes what those wrote who
+    were open at the last page: nothing of that is the sweep's own.
+    """
+    rows, assignments = spec.rows, spec.assignments
+    may_repeat = spec.late == "again" or not spec.is_exactly_once
+    if spec.late == "report":
+        return None
+    if assignments is not None and proof.converges and (rows.where is not None or spec.late == "again"):
+        return Look(also=would_change(setup.statements(rows), assignments))
+    if rows.where is not None and proof.uses_up:
+        return Look(also=None)
+    return Look(also=written_by(writers)) if may_repeat and writers.open else None
+
+
+def written_by(writers: Writers) -> sql.Composed:
+    """Ask of a row whether one of them wrote it (in no savepoint that was over), or anybody since they were found.
+
+    A row has the lower half of its transaction's id only: its distance to the snapshot's end is compared.
+    """
+    distance = f"({_BEHIND} - xmin::pg_catalog.text::pg_catalog.int8 & 4294967295)"
+    since = f"{distance} <= {_BEHIND} - {{behind}} or {distance} >= {{younger}}"
+    form = f"({since} or xmin::pg_catalog.text::pg_catalog.int8 = any ({{ids}}::pg_catalog.int8[]))"
+    ids = sql.Literal([xid & 0xFFFFFFFF for xid in writers.ids])
+    return sql.SQL(form).format(behind=sql.Literal(writers.behind), younger=sql.Literal(_YOUNGER), ids=ids)

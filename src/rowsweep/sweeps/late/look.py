@@ -1,0 +1,215 @@
+"""The second look: behind its last page a pass waits for open transactions, then sweeps what they left behind it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.late.aside import not_set_aside
+from rowsweep.sweeps.late.judging import Look, Proof, judge, written_by
+from rowsweep.sweeps.late.options import longest_wait_seconds
+from rowsweep.sweeps.late.spending import Spending
+from rowsweep.sweeps.late.writers import Writers, find_writers, still_open
+from rowsweep.sweeps.passes.steered import SteeredPass
+from rowsweep.sweeps.setup import count_rows
+from rowsweep.telemetry.events import emit
+
+if TYPE_CHECKING:
+    from psycopg.sql import Composed
+
+    from rowsweep.queue.records import Wanted
+    from rowsweep.queue.rejected import RejectedRow
+    from rowsweep.sweeps.batch.connection import BatchConnection
+    from rowsweep.sweeps.batch.pages import PageFinder
+    from rowsweep.sweeps.batch.work import PageWork
+    from rowsweep.sweeps.declare import RowSweep
+    from rowsweep.sweeps.keyset.statements import Statements
+    from rowsweep.sweeps.setup import Setup
+
+WRITERS_STEP: Final = "sweep:writers"
+LATE_STEP: Final = "sweep:late"
+LEFT_STEP: Final = "sweep:left"
+_FIRST_SECONDS: Final = 0.05
+_LONGEST_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """What came of late commits: rows swept by the second look, transactions that outlived the wait, rows in doubt.
+
+    `unsure` are rows that open transactions wrote and that may have been done before; None where they were not counted.
+    """
+
+    rows: int = 0
+    writers: int = 0
+    unsure: int | None = 0
+
+    def as_json(self) -> dict[str, int | None]:
+        """Answer it as a part of the run's result."""
+        return {"rows": self.rows, "writers": self.writers, "unsure": self.unsure}
+
+
+class SecondLook(SteeredPass):
+    """What the pass of a backfill does between its last page and its end.
+
+    Who had written to the table and was open at the last page is a durable step, the rows found are swept through the
+    same batches under a moving step of their own: a crash in any of it costs at most the batch in flight.
+    """
+
+    _sweep: RowSweep[Any]
+    _setup: Setup
+    _source: BatchConnection
+    _work: PageWork
+    _began_at: Any
+    _look: Look | None = None
+    _late: Late = Late()
+
+    @abstractmethod
+    def _work_for(self, setup: Setup) -> PageWork:
+        """Make what does a page of the look that is under way."""
+
+    @abstractmethod
+    def _walk(self, wanted: Wanted | None) -> None:
+        """Do page after page until the end."""
+
+    def _statements(self) -> Statements:
+        """Answer the statements of the look that is under way."""
+        plain = self._setup.statements(self._sweep.spec.rows)
+        return plain if self._look is None else replace(plain, also=self._look.also)
+
+    @property
+    def _batch_prefix(self) -> str:
+        """What the keys of its batches begin with: a second look has others, whatever bounds its pages have."""
+        return str(self._ctx.run_id) if self._look is None else f"{self._ctx.run_id}:late"
+
+    def _spending(self, finder: PageFinder) -> Spending | None:
+        """Answer what looks behind the batches of the pages, where it matters whether they use the condition up."""
+        spec = self._sweep.spec
+        if spec.rows.where is None or spec.late == "report" or self._look is not None:
+            return None
+        if spec.assignments is not None and (spec.source is not None or self._converges()):
+            return None
+        left = self._ctx.step.checkpoint(self._named(LEFT_STEP))
+
+        def note(connection: Any) -> None:
+            left.put(True, tx=connection if spec.source is None else None)
+
+        return Spending(finder=finder, note=note, is_noted=left.get() is not None)
+
+    def _look_again(self) -> None:
+        """Wait for the writers that were open at the last page, then sweep what is due; a resumed look goes on."""
+        if self._setup.is_over_nothing or self._setup.only is not None or not self._setup.looks_again:
+            return
+        stored = self._ctx.step.checkpoint(self._named(LATE_STEP)).get()
+        writers = self._open_writers()
+        left = self._wait_for(writers) if stored is None else len(self._ask_writers(writers)[0])
+        swept, unsure = self._at.rows, self._sort_out(writers) if stored is None else 0
+        if stored is not None:
+            self._look = self._judge(writers)
+        if stored is not None or self._look is not None:
+            self._sweep_again(stored)
+        self._late = Late(rows=self._at.rows - swept, writers=left, unsure=unsure)
+        self._tell()
+
+    def _sort_out(self, writers: Writers) -> int | None:
+        """Choose what is looked for, if there may be any; answer how many rows there are that cannot be told."""
+        if self._sweep.spec.rows.where is not None and self._count() == 0:
+            return 0
+        look = self._judge(writers)
+        if look is None:
+            return self._count(written_by(writers)) if writers.open else 0
+        self._look = look if self._count(look.also) != 0 else None
+        return 0
+
+    def _sweep_again(self, stored: Any) -> None:
+        self._step = self._named(LATE_STEP)
+        self._began_at = replace(self._at, ended=False)
+        self._at, self._stored = self._read_back(stored), stored is not None
+        if self._look is not None and not self._at.ended:
+            self._work = self._work_for(self._setup)
+            self._walk(None)
+
+    def _count(self, also: Composed | None = None) -> int | None:
+        """Count the matching rows for which a condition holds; None where that takes longer than 2 s."""
+        setup = self._setup
+        statements = replace(setup.statements(self._sweep.spec.rows), also=also)
+        values = {**(setup.params or {}), **cursor_values("u", setup.upper)}
+        with self._source.transaction():
+            return count_rows(self._source.connection, statements, values)
+
+    # -- who is waited for --------------------------------------------------------------------------------------
+
+    def _open_writers(self) -> Writers:
+        """Answer who was open at the last page; kept where there is anybody, so that none is forgotten by a crash."""
+        known = self._ctx.step.checkpoint(self._named(WRITERS_STEP))
+        if (stored := known.get()) is not None:
+            return Writers.from_json(stored)
+        with self._source.transaction():
+            found = find_writers(self._source.connection, self._setup.table)
+        if found.open:
+            known.put(found.as_json())
+        return found
+
+    def _ask_writers(self, writers: Writers) -> tuple[tuple[str, ...], float]:
+        if not writers.open:
+            return (), 0.0
+        with self._source.transaction():
+            return still_open(self._source.connection, writers)
+
+    def _wait_for(self, writers: Writers) -> int:
+        """Wait until they have ended or the time is up; answer how many are open still."""
+        longest = longest_wait_seconds(self._sweep.spec.late_wait)
+        pause = _FIRST_SECONDS
+        while True:
+            left, waited = self._ask_writers(writers)
+            if not left or (longest is not None and waited >= longest):
+                return len(left)
+            why = f"{len(left)} open transaction{'s' * (len(left) > 1)} that wrote to {self._setup.table.qualified}"
+            if pause >= _LONGEST_SECONDS and why != self._waiting_for:
+                self._show_waiting(why)
+            self._wait(pause if longest is None else min(pause, max(longest - waited, 0.01)), why)
+            pause = min(2 * pause, _LONGEST_SECONDS)
+
+    # -- what is swept ------------------------------------------------------------------------------------------
+
+    def _judge(self, writers: Writers) -> Look | None:
+        proof = Proof(uses_up=self._uses_up(), converges=self._converges())
+        look = judge(self._sweep.spec, self._setup, writers, proof)
+        aside = self._set_aside()
+        if look is None or not aside:
+            return look
+        return look.without(not_set_aside(self._setup.table, aside))
+
+    def _set_aside(self) -> list[RejectedRow]:
+        """Answer the rows that failed by themselves: they would again."""
+        store = self._ctx.driver.stores().rejected
+        return [] if store is None or self._sweep.spec.on_error == "stop" else store.list(self._ctx.run_id)
+
+    def _converges(self) -> bool:
+        return self._setup.converges and self._is_unchanged()
+
+    def _uses_up(self) -> bool:
+        """Say whether every batch proved that it left no row which matches still."""
+        spec = self._sweep.spec
+        is_looked_behind = spec.handler is not None or spec.source is None
+        noted = self._ctx.step.checkpoint(self._named(LEFT_STEP)).get()
+        return is_looked_behind and self._is_unchanged() and noted is None
+
+    def _is_unchanged(self) -> bool:
+        """Whether what it sets, if anything, is what its run began with."""
+        assignments = self._sweep.spec.assignments
+        return self._setup.assigned == (None if assignments is None else dict(assignments))
+
+    def _tell(self) -> None:
+        late, named = self._late, {"sweep": self._sweep.name, "run_id": str(self._ctx.run_id)}
+        if late.rows:
+            emit("sweeps.late", **named, rows=late.rows)
+        if late.writers or late.unsure != 0:
+            fix = f"rowsweep sweeps verify {self._sweep.name}"
+            emit("sweeps.late.unseen", **named, writers=late.writers, rows=late.unsure, fix=fix)
+
+    def _named(self, step: str) -> str:
+        """Name a step of this job: one of several jobs of a run has its mark behind it."""
+        return step

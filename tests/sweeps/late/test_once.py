@@ -1,0 +1,197 @@
+"""A second look does no row twice: what cannot be told from a row that was done is left, and said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+import rowsweep as rs
+from tests.sweeps.field import Field
+from tests.sweeps.late.test_look import (
+    INSERT,
+    ONE_LATE,
+    UNSWEPT,
+    orders_without,
+    swept_while_open,
+    totals_sweep,
+    writing,
+)
+
+PLUS_ONE = {"qty": "qty + 1"}
+UPDATE = "update orders set band = 'theirs' where id = 2"
+
+
+def plus_one(where: str | None, **given: Any) -> Any:
+    given.setdefault("set", PLUS_ONE)
+    return rs.backfill("plus-one", rows=rs.Rows("orders", where=where), batch_rows=4, adapt=False, **given)
+
+
+def quantities(field: Field) -> dict[int, int]:
+    return dict(field.sql("select id, qty - (id %% 7 + 1) from orders order by id".replace("%%", "%")))
+
+
+def test_a_sweep_whose_condition_holds_behind_it_repeats_no_row(field: Field) -> None:
+    """N-060, N-057: a row of a late transaction may have been done before: it is counted, not done."""
+    orders_without(field, 3)
+    with writing(field, INSERT) as writer:
+
+        def end() -> None:
+            writer.execute(UPDATE)
+            writer.commit()
+
+        totals = swept_while_open(field, plus_one("price > 0"), end)
+    assert totals["late"] == {"rows": 0, "writers": 0, "unsure": 2}
+    assert quantities(field) == dict.fromkeys(range(1, 21), 1)  # the late row has 5 where the others had 4
+
+
+def test_a_condition_that_one_row_outlasts_is_not_used_up(field: Field) -> None:
+    """N-060: 4 becomes 5 and is out, 3 becomes 4 and matches still: no row is done a second time."""
+    field.orders(20)
+    field.sql("update orders set qty = 4; update orders set qty = 3 where id = 7; insert into orders values (30, 1, 9)")
+    with writing(field, "update orders set band = 'x' where id = 30", "delete from orders where id = 30") as writer:
+
+        def end() -> None:
+            writer.execute("update orders set band = 'theirs' where id = 7")
+            writer.commit()
+
+        totals = swept_while_open(field, plus_one("qty < 5"), end)
+    assert (totals["rows"], totals["late"]) == (20, {"rows": 0, "writers": 0, "unsure": 1})
+    assert field.one("select qty from orders where id = 7") == 4
+
+
+@pytest.mark.parametrize("kind", ["expression", "handler", "frame"])
+def test_a_condition_that_is_used_up_finds_late_rows_whatever_is_done_to_them(field: Field, kind: str) -> None:
+    """N-060, N-057: adding one is no idempotent work; the mark it leaves makes each row that matches a new one."""
+    orders_without(field, 3, more=", done bool not null default false")
+    rows = rs.Rows("orders", where="not done")
+    sweep: Any
+    if kind == "expression":
+        sweep = plus_one("not done", set={**PLUS_ONE, "done": "true"})
+    elif kind == "handler":
+
+        @rs.backfill("plus-one", rows=rows, batch_rows=4, adapt=False)
+        def sweep(batch: rs.Batch) -> None:
+            with batch.connection.transaction():
+                ids = [row["id"] for row in batch.rows]
+                batch.execute("update orders set qty = qty + 1, done = true where id = any (%s)", [ids])
+    else:
+
+        @rs.backfill("plus-one", rows=rows, batch_rows=4, adapt=False)
+        def sweep(batch: rs.Batch) -> pl.DataFrame:
+            return batch.frame.select("id", qty=pl.col("qty") + 1, done=pl.lit(value=True))
+
+    with writing(field, INSERT) as writer:
+
+        def end() -> None:
+            writer.execute(UPDATE)
+            writer.commit()
+
+        totals = swept_while_open(field, sweep, end)
+    assert totals["late"] == ONE_LATE
+    assert set(quantities(field).values()) - {quantities(field)[3]} == {1}
+    assert field.one("select qty from orders where id = 3") == 6
+
+
+@pytest.mark.parametrize("writes", ["sql", "frame"])
+def test_a_handler_that_leaves_a_row_as_it_is_sees_no_row_twice(field: Field, writes: str) -> None:
+    """N-060: what it did elsewhere in the database for a row that it left must not be done again."""
+    orders_without(field, 3)
+    field.sql("create table seen (id int)")
+
+    @rs.backfill("seen", rows=rs.Rows("orders", where="band is null"), batch_rows=4, adapt=False)
+    def sweep(batch: rs.Batch) -> pl.DataFrame | None:
+        batch.execute("insert into seen select unnest(%s::int[])", [[row["id"] for row in batch.rows]])
+        if writes == "frame":
+            return batch.frame.filter(pl.col("id") != 2).select("id", band=pl.lit("done"))
+        batch.execute("update orders set band = 'done' where id = any (%s) and id <> 2", [batch.frame["id"].to_list()])
+        return None
+
+    with writing(field, INSERT) as writer:
+
+        def end() -> None:
+            writer.execute("update orders set qty = 9 where id = 2")
+            writer.commit()
+
+        totals = swept_while_open(field, sweep, end)
+    assert totals["late"] == {"rows": 0, "writers": 0, "unsure": 2}
+    assert field.sql("select id from seen group by id having count(*) > 1") == []
+
+
+def test_expressions_that_settle_are_applied_where_they_change_a_row_and_nowhere_else(field: Field) -> None:
+    """N-060: rows whose total stays null match for ever; each is written once, a late one too."""
+    orders_without(field, 3)
+    field.sql("alter table orders alter price drop not null; update orders set price = null where id > 15")
+    field.sql("create table writes (id bigint)")
+    field.sql(
+        "create function note() returns trigger language plpgsql as "
+        "$$ begin insert into writes values (new.id); return new; end $$; "
+        "create trigger note after update on orders for each row execute function note()"
+    )
+    with writing(field, INSERT) as writer:
+        totals = swept_while_open(field, totals_sweep(), writer.commit)
+    assert (totals["late"], totals["remaining"]) == (ONE_LATE, 5)
+    assert field.sql("select count(*), count(distinct id) from writes") == [(20, 20)]
+
+
+@pytest.mark.parametrize("late", ["due", "again"])
+def test_without_a_condition_late_rows_are_counted_unless_they_may_be_done_again(field: Field, late: str) -> None:
+    """N-060, N-057: late="again" says that doing a row twice does no harm."""
+    orders_without(field, 3)
+    with writing(field, INSERT) as writer:
+        totals = swept_while_open(field, totals_sweep(where=None, late=late), writer.commit)
+    assert totals["late"] == ({"rows": 0, "writers": 0, "unsure": 1} if late == "due" else ONE_LATE)
+    assert field.sql(UNSWEPT) == ([(3,)] if late == "due" else [])
+
+
+def test_report_sweeps_nothing_again(field: Field) -> None:
+    """N-057: late="report" only counts."""
+    orders_without(field, 3)
+    with writing(field, INSERT) as writer:
+        totals = swept_while_open(field, totals_sweep(late="report"), writer.commit)
+    assert (totals["late"], totals["remaining"]) == ({"rows": 0, "writers": 0, "unsure": 1}, 1)
+
+
+@pytest.mark.parametrize("where", [None, "band is null"])
+def test_at_least_once_handlers_get_late_rows_under_another_key(field: Field, where: str | None) -> None:
+    """N-066, N-067: what others wrote since is handed out again, with a key that no batch before had."""
+    orders_without(field, 3, rows=8)
+    calls: list[tuple[str, list[int]]] = []
+
+    @rs.backfill("index", rows=rs.Rows("orders", where=where), atomic=False, batch_rows=100, adapt=False)
+    def index(batch: rs.Batch) -> None:
+        calls.append((batch.key, [row["id"] for row in batch.rows]))
+
+    with writing(field, INSERT) as writer:
+        totals = swept_while_open(field, index, writer.commit)
+    assert (totals["rows"], totals["late"]) == (8, ONE_LATE)
+    assert [ids for _, ids in calls] == [[1, 2, 4, 5, 6, 7, 8], [3]]
+    assert len({key for key, _ in calls}) == 2
+
+
+@pytest.mark.parametrize("where", [None, "band is null", "price > 0"])
+def test_at_least_once_frames_are_not_all_done_again(field: Field, where: str | None) -> None:
+    """N-057: rows that the sweep itself wrote are none of others'."""
+    orders_without(field, 3, rows=8)
+    seen: list[int] = []
+
+    @rs.backfill("index", rows=rs.Rows("orders", where=where), atomic=False, batch_rows=4, adapt=False)
+    def index(batch: rs.Batch) -> pl.DataFrame:
+        seen.extend(batch.frame["id"].to_list())
+        return batch.frame.select("id", band=pl.lit("done"))
+
+    with writing(field, INSERT) as writer:
+        assert swept_while_open(field, index, writer.commit)["late"] == ONE_LATE
+    assert seen == [1, 2, 4, 5, 6, 7, 8, 3]
+
+
+def test_rows_that_were_set_aside_are_not_tried_again(field: Field) -> None:
+    """N-084, N-057: they match still, and would fail again; a late row is done."""
+    orders_without(field, 3)
+    field.sql("alter table orders add check (total <> 3.75)")
+    field.sql("update orders set price = 1.25, qty = 3 where id = 5")
+    with writing(field, INSERT) as writer:
+        totals = swept_while_open(field, totals_sweep(on_error="set-aside"), writer.commit)
+    assert (totals["rejected"], totals["late"], totals["remaining"]) == (1, ONE_LATE, 1)
+    assert field.sql(UNSWEPT) == [(5,)]
