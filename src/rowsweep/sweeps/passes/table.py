@@ -84,6 +84,7 @@ class Pass(HeedingPass):
             self._work = self._work_for(self._setup)
             self._sweep_pages(row)
             self._behind_pages()
+            self._end_governing()
             return self._finish()
         except Exception as error:
             self._report_failure(error)
@@ -159,7 +160,6 @@ class Pass(HeedingPass):
             wanted = done.closed.wanted
             self._pacer.done(swept)
             self._tune(done.closed.options)
-        self._end_governing()
 
     def _next_batch(self) -> tuple[BatchDone, float]:
         """Do the next page, smaller and smaller where the moment is bad, until it is committed."""
