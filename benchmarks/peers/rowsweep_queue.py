@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any, ClassVar
 
@@ -9,7 +10,8 @@ import rowsweep as rs
 from benchmarks.peers.side import Tally, main
 from rowsweep.telemetry.instruments import use_instruments
 
-AT_ONCE = 500
+AT_ONCE = 1_000
+COLLECT_EVERY = 10_000
 HELD = "held"
 
 
@@ -44,6 +46,9 @@ class Rowsweep:
 
     async def start(self) -> None:
         """Start a worker on threads of its own."""
+        gc.collect()  # as the command `rowsweep worker` does
+        gc.freeze()
+        gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
         self._worker = self._app.worker(concurrency=AT_ONCE, drain_on_shutdown=False)
         self._worker.start()
 

@@ -56,7 +56,12 @@ class RunSignal:
     @property
     def aborted(self) -> bool:
         """Answer whether the run must stop now."""
-        return self._is_aborted or self._follows_abort()
+        if self._is_aborted:
+            return True
+        for parent in self._parents:
+            if parent._is_aborted or (parent._parents and parent.aborted):
+                return self._follows_abort()
+        return False
 
     @property
     def reason(self) -> RowsweepError | None:
@@ -96,7 +101,7 @@ class RunSignal:
 
         A callback that raises is logged, and the next one runs. A function is called for the reason once it is read.
         """
-        return not self._follows_abort() and self._abort(reason, next(_aborts))
+        return not self.aborted and self._abort(reason, next(_aborts))
 
     def on_abort(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back once on the abort, at once when it has come already; answer what removes the callback.
@@ -143,7 +148,7 @@ class RunSignal:
 
     def _follows_abort(self) -> bool:
         """Take over the abort of that parent that was aborted first; answer whether one was."""
-        gone = [parent for parent in self._parents if parent.aborted] if self._parents else ()
+        gone = [parent for parent in self._parents if parent.aborted]
         if gone:
             self._follow(min(gone, key=_number_of))
         return bool(gone)

@@ -77,18 +77,18 @@ def test_no_claim_is_wanted_while_flights_wait_in_plenty_and_one_is_where_thread
     gate.set()
     until(lambda: len(harness.done) == 8)
     assert harness.freed
-    for waiting, wanted in ((2, True), (3, False)):
+    for waiting, wanted in ((4, True), (5, False)):
         harness.pool._waiting.extend([cast("Flight", print)] * (waiting - len(harness.pool._waiting)))
         assert harness.pool.wants == wanted
 
 
 def test_a_claim_that_was_put_off_is_asked_for_once_what_waited_has_begun() -> None:
     """S-383: no run may have to end for it."""
-    harness, gate = Harness(2), threading.Event()
-    harness.submit(lambda: gate.wait(30))
+    harness, gate = Harness(3), threading.Event()
+    harness.pool.submit([cast("Flight", lambda: gate.wait(30)), cast("Flight", lambda: gate.wait(31))])
     until(lambda: harness.freed == [harness.queue])
     gate.set()
-    until(lambda: len(harness.done) == 1)
+    until(lambda: len(harness.done) == 2)
 
 
 def test_a_flight_left_behind_gives_its_place_to_another_thread() -> None:

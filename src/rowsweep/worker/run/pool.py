@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from rowsweep.worker.flights import Flight
 
-# A claim brings more while less than this part of the threads' number waits: few claims, and none of them too late.
-_ENOUGH: Final = 4
+# A claim brings more once no more than this part of the threads' number waits: the other part lasts while it is made.
+_ENOUGH: Final = 2
 _LOOK_SECONDS: Final = 0.005
 
 _Then = Literal["work", "wait", "look", "end"]

@@ -1,0 +1,24 @@
+"""What a command that serves does before it starts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_SAID = """
+import gc, json
+from rowsweep.cli.serving import spare_collector
+gc.set_threshold({given}, 10, 10)
+spare_collector()
+print(json.dumps([gc.get_freeze_count() > 1000, list(gc.get_threshold()[:2])]))
+"""
+
+
+@pytest.mark.parametrize(("given", "then"), [(700, 10_000), (50_000, 50_000), (0, 0)])
+def test_a_process_that_serves_collects_garbage_rarely(given: int, then: int) -> None:
+    """What is loaded is left out; a threshold that is higher already stays, and so does a collector that is off."""
+    done = subprocess.run([sys.executable, "-c", _SAID.format(given=given)], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [True, [then, 10]]
