@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import uuid_utils.compat
+import uuid_utils
 
 from rowsweep.errors import DriverUnavailable
 
@@ -53,6 +53,7 @@ class _Open:
         self.outer = outer
 
 
+_UNKNOWN: Final = uuid.SafeUUID.unknown
 _enqueuer: Enqueuer | None = None
 _run: ContextVar[Surroundings | None] = ContextVar("rowsweep_run", default=None)
 _transaction: ContextVar[_Open | None] = ContextVar("rowsweep_transaction", default=None)
@@ -77,7 +78,21 @@ def enqueuer() -> Enqueuer:
 
 def new_id() -> uuid.UUID:
     """Answer a fresh UUIDv7 (RFC 9562): ids sort by when they were made."""
-    return uuid_utils.compat.uuid7()
+    return _standard(uuid_utils.uuid7().int)
+
+
+def new_id_with_text() -> tuple[uuid.UUID, str]:
+    """Answer a fresh id with its text, at a third of what either costs by itself."""
+    made = uuid_utils.uuid7()
+    return _standard(made.int), str(made)
+
+
+def _standard(number: int) -> uuid.UUID:
+    """Make an id of the standard library's, whose own way of doing so takes four times as long."""
+    made = object.__new__(uuid.UUID)
+    object.__setattr__(made, "int", number)
+    object.__setattr__(made, "is_safe", _UNKNOWN)
+    return made
 
 
 def attribution() -> str:

@@ -18,8 +18,6 @@ from rowsweep.options import format_duration
 from rowsweep.telemetry.instruments import current_traceparent
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from rowsweep.jobs.inputs import InputType
     from rowsweep.jobs.origin import Origin
     from rowsweep.jobs.request import EnqueueResult
@@ -48,6 +46,18 @@ class JobOptions:
     on_settled: Hook | None = None
     description: str | None = None
     kind: str = "job"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """What the requests of one call have in common."""
+
+    queue: str
+    priority: int
+    delay_seconds: float | None
+    tenant: str | None
+    traceparent: str | None
+    enqueued_by: str
 
 
 class JobHandle(Generic[In, Out]):
@@ -117,10 +127,10 @@ class JobHandle(Generic[In, Out]):
         An InvalidInput says in `meta["index"]` which one it is about.
         """
         chosen = EnqueueOptions.of(options, given)
-        requests = []
+        requests, asked = [], self._asked(chosen)
         for index, value in enumerate(values):
             try:
-                requests.append(self.request(value, chosen))
+                requests.append(self._request(value, chosen, asked))
             except InvalidInput as refused:
                 refused.meta["index"] = index
                 raise
@@ -128,23 +138,36 @@ class JobHandle(Generic[In, Out]):
 
     def request(self, value: In, options: EnqueueOptions) -> NewJob:
         """Answer what an enqueue of this input asks of the driver."""
+        return self._request(value, options, self._asked(options))
+
+    def _asked(self, options: EnqueueOptions) -> _Asked:
+        return _Asked(
+            queue=options.queue or self.options.queue,
+            priority=self.options.priority if options.priority is None else options.priority,
+            delay_seconds=options.delay_seconds,
+            tenant=options.tenant or ambient.enclosing_tenant(),
+            traceparent=current_traceparent(),
+            enqueued_by=ambient.attribution(),
+        )
+
+    def _request(self, value: In, options: EnqueueOptions, asked: _Asked) -> NewJob:
         parsed, form = self.options.input.dump(value)
-        job_id = ambient.new_id()
+        job_id, id_text = ambient.new_id_with_text()
         return NewJob(
             id=job_id,
             run_id=ambient.new_id(),
             name=self.name,
-            queue=options.queue or self.options.queue,
+            queue=asked.queue,
             input=form,
-            idempotency_key=self._key(parsed, options, job_id),
+            idempotency_key=self._key(parsed, options, id_text),
             max_attempts=self.retry.attempts,
-            priority=self.options.priority if options.priority is None else options.priority,
+            priority=asked.priority,
             run_at=options.run_at,
-            delay_seconds=options.delay_seconds,
+            delay_seconds=asked.delay_seconds,
             concurrency_key=self.options.concurrency.key_for(parsed, job=self.name),
-            tenant_id=options.tenant or ambient.enclosing_tenant() or self.tenant_for(parsed),
-            traceparent=current_traceparent(),
-            enqueued_by=ambient.attribution(),
+            tenant_id=asked.tenant or self.tenant_for(parsed),
+            traceparent=asked.traceparent,
+            enqueued_by=asked.enqueued_by,
         )
 
     def describe(self) -> dict[str, Any]:
@@ -167,11 +190,11 @@ class JobHandle(Generic[In, Out]):
             "on_settled": _named(self.options.on_settled),
         }
 
-    def _key(self, parsed: Any, options: EnqueueOptions, job_id: UUID) -> str:
+    def _key(self, parsed: Any, options: EnqueueOptions, id_text: str) -> str:
         """Answer the key; without one the job's own id, which no other has and whose entries lie side by side."""
         key = options.key if options.key is not None else self.options.key
         if key is None:
-            return str(job_id)
+            return id_text
         return check_key(key(parsed) if callable(key) else key, option="key")
 
 

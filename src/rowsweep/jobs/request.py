@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 MAX_KEY: Final = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class NewJob:
-    """Ask for one job; `run_at=None` and `delay_seconds=None` mean the database's now.
+    """Ask for one job; `run_at=None` and `delay_seconds=None` mean the database's now. Never changed once it is made.
 
     `run_at` is an aware instant; `delay_seconds` counts from the database's now; at most one is given.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.errors import InvariantBroken, NoQueuesNamed
 from rowsweep.jobs.json_form import json_text
 from rowsweep.options import count
-from rowsweep.queue.postgres.arrays import Longs, Uuids
+from rowsweep.queue.postgres.arrays import Longs, Texts, Uuids, texts_or_none
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.settle import settle_values
@@ -138,6 +138,8 @@ def shard_of(worker_id: str) -> int:
 
 def _enqueue(session: Session, jobs: Sequence[NewJob], inserted: dict[UUID, Any]) -> list[EnqueueResult]:
     """Answer which job stands for each request, once those that could be were inserted; the rest is tried again."""
+    if len(inserted) == len(jobs):  # as nearly always: nobody has the key of one
+        return [records.enqueued(job.id, job.run_id, inserted[job.id], deduplicated=False) for job in jobs]
     results: dict[int, EnqueueResult] = {}
     for attempt in range(ENQUEUE_ATTEMPTS):
         waiting = [at for at in range(len(jobs)) if at not in results]
@@ -164,21 +166,22 @@ def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[UUID, Any]:
 
 def enqueue_values(jobs: Sequence[NewJob]) -> dict[str, object]:
     """Answer jobs as the values of a statement that inserts them."""
+    delays = any(job.delay_seconds is not None for job in jobs)
     return {
-        "id": [job.id for job in jobs],
-        "name": [job.name for job in jobs],
-        "queue": [job.queue or DEFAULT_QUEUE for job in jobs],
-        "priority": [job.priority for job in jobs],
-        "input": [json_text(job.input) for job in jobs],
-        "idempotency_key": [job.idempotency_key for job in jobs],
-        "tenant_id": [job.tenant_id for job in jobs],
-        "concurrency_key": [job.concurrency_key for job in jobs],
-        "run_id": [job.run_id for job in jobs],
-        "max_attempts": [job.max_attempts for job in jobs],
-        "run_at": [job.run_at for job in jobs],
-        "delay": [None if job.delay_seconds is None else float(job.delay_seconds) for job in jobs],
-        "traceparent": [job.traceparent for job in jobs],
-        "enqueued_by": [job.enqueued_by for job in jobs],
+        "id": Uuids([job.id for job in jobs]),
+        "name": Texts([job.name for job in jobs]),
+        "queue": Texts([job.queue or DEFAULT_QUEUE for job in jobs]),
+        "priority": Longs([job.priority for job in jobs]),
+        "input": Texts([json_text(job.input) for job in jobs]),
+        "idempotency_key": Texts([job.idempotency_key for job in jobs]),
+        "tenant_id": texts_or_none([job.tenant_id for job in jobs]),
+        "concurrency_key": texts_or_none([job.concurrency_key for job in jobs]),
+        "run_id": Uuids([job.run_id for job in jobs]),
+        "max_attempts": Longs([job.max_attempts for job in jobs]),
+        "run_at": [job.run_at for job in jobs] if any(job.run_at is not None for job in jobs) else [],
+        "delay": [None if job.delay_seconds is None else float(job.delay_seconds) for job in jobs] if delays else [],
+        "traceparent": texts_or_none([job.traceparent for job in jobs]),
+        "enqueued_by": texts_or_none([job.enqueued_by for job in jobs]),
     }
 
 

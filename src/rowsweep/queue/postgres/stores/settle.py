@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rowsweep.jobs.json_form import json_text
-from rowsweep.queue.postgres.arrays import Longs, Uuids
+from rowsweep.queue.postgres.arrays import Longs, Uuids, texts_or_none
 from rowsweep.queue.verdicts import (
     Bury,
     Defer,
@@ -75,15 +75,10 @@ def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
         "id": Uuids([settlement.claim.job_id for settlement in settlements]),
         "claim": Longs([settlement.claim.claim for settlement in settlements]),
         "kind": kinds,
-        "result": _texts([_result(settlement.verdict) for settlement in settlements]),
-        "progress": _texts([_text(settlement.progress) for settlement in settlements]),
+        "result": texts_or_none([_result(settlement.verdict) for settlement in settlements]),
+        "progress": texts_or_none([_text(settlement.progress) for settlement in settlements]),
         "duration": Longs([round(settlement.duration_ms) for settlement in settlements]),
     }
-
-
-def _texts(texts: list[str | None]) -> list[str | None]:
-    """Answer them, or nothing where they say nothing: `unnest` fills the shorter arrays up with nulls."""
-    return texts if any(text is not None for text in texts) else []
 
 
 def _kind(settlement: Settlement) -> _Kind:
