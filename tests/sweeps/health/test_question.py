@@ -142,7 +142,7 @@ def test_a_role_without_pg_monitor_knows_less_and_is_told_so(dsn: str, connectio
 
 
 def test_a_lag_in_seconds_is_how_long_ago_the_primary_was_there() -> None:
-    """D-6: a standby whose replay stands still goes on reporting the lag it had, so that figure is not believed."""
+    """D-6: a standby that stands still may go on reporting the lag it had, so that figure is not enough."""
     positions = Positions()
 
     def seen(at: float, position: int, replayed: int, reported: float = 0.0) -> float:

@@ -15,8 +15,8 @@ _KEPT_POSITIONS: Final = 3_600
 class Replica:
     """How far one standby or subscriber is behind: `replayed` is its position in the WAL, in bytes.
 
-    `seconds` is the greater of what the standby reports and of how long ago the primary passed that position: while
-    its replay stands still a standby goes on reporting the lag it had.
+    `seconds` is the greater of what the standby reports and of how long ago the primary passed that position: a
+    standby that stands still may go on reporting the lag it had.
     """
 
     name: str
