@@ -28,7 +28,7 @@ class Notes:
         self.notes: list[tuple[str | None, Mapping[str, Any]]] = []
         self.logged: list[tuple[str, str]] = []
 
-    def wait_for_health(self, seconds: float, why: str) -> None:
+    def wait_for_health(self, seconds: float, why: str, *, rests: bool) -> None:
         self.waits.append((seconds, why))
 
     def note_health(self, waiting_for: str | None, governed: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ def test_the_time_of_a_wait_is_accounted_for_however_it_ends() -> None:
     """D-6: a wait that a cancel cuts short was still a wait."""
     made, notes = governor("hold")
 
-    def cut(seconds: float, why: str) -> None:
+    def cut(seconds: float, why: str, *, rests: bool) -> None:
         raise KeyboardInterrupt
 
     notes.wait_for_health = cut  # type: ignore[method-assign]
@@ -127,7 +127,7 @@ def test_a_governor_that_was_replaced_during_its_wait_lets_go() -> None:
     """N-122: tuned while it holds, the new one decides."""
     made, notes = governor("hold")
 
-    def tuned(seconds: float, why: str) -> None:
+    def tuned(seconds: float, why: str, *, rests: bool) -> None:
         made.close()
 
     notes.wait_for_health = tuned  # type: ignore[method-assign]

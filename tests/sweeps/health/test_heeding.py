@@ -151,6 +151,20 @@ def test_time_held_adds_up_over_attempts(field: Field) -> None:
     assert governor_of(field, run)["held"]["weather"] == held
 
 
+def test_time_held_is_no_time_at_work(field: Field) -> None:
+    """D-6, N-076: it spends no purge's budget and makes no estimate longer."""
+    field.orders(40)
+    weather = Weather("the weather")
+    run = backfill(weather).launch()
+    sweeping = Background(field.tick)
+    until(is_held(field, run, "the weather"), "the hold")
+    until(lambda: governor_of(field, run)["held"].get("weather", 0) > 1.5, "more than a second")
+    weather.answer = None
+    sweeping.result()
+    assert field.row(run).active_seconds < governor_of(field, run)["held"]["weather"] < 10
+    assert field.row(run).active_seconds < 1.5
+
+
 def test_tuning_is_felt_during_a_hold_and_kept_with_who_asked(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-122: `run.tune(health="off")` from any process; what it was about is no signal any more."""
     monkeypatch.setattr("rowsweep.sweeps.health.governor.FIRST_HOLD_SECONDS", 300.0)

@@ -21,8 +21,11 @@ _ACCOUNT_SECONDS: Final = 5.0
 class Governed(Protocol):
     """The pass, as its governor sees it."""
 
-    def wait_for_health(self, seconds: float, why: str) -> None:
-        """Wait without holding anything; ends at once, and raises, on abort, drain, pause and cancel."""
+    def wait_for_health(self, seconds: float, why: str, *, rests: bool) -> None:
+        """Wait without holding anything; ends at once, and raises, on abort, drain, pause and cancel.
+
+        Where it `rests` the time is none at work.
+        """
 
     def note_health(self, waiting_for: str | None, governed: Mapping[str, Any]) -> None:
         """Show in the ledger what is waited for, and add to its account of what the governor did."""
@@ -106,7 +109,7 @@ class Governor:
     def _waited(self, how: str, verdict: Verdict, seconds: float) -> None:
         began = real_monotonic()
         try:
-            self._pass.wait_for_health(seconds, verdict.words)
+            self._pass.wait_for_health(seconds, verdict.words, rests=how == "held")
         finally:
             account = self._time[how]
             account[verdict.name] = account.get(verdict.name, 0.0) + real_monotonic() - began

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from rowsweep.clock import real_monotonic
 from rowsweep.sweeps.health.choice import chosen
 from rowsweep.sweeps.health.governor import Governor
 from rowsweep.sweeps.health.sampler import sampling
@@ -81,9 +82,14 @@ class HeedingPass(SteeredPass):
             self._govern()
         return has_changed
 
-    def wait_for_health(self, seconds: float, why: str) -> None:
+    def wait_for_health(self, seconds: float, why: str, *, rests: bool) -> None:
         """Wait without holding anything; ends at once when steered or tuned."""
-        self._wait(seconds, why, until_tuned=True)
+        began = real_monotonic()
+        try:
+            self._wait(seconds, why, until_tuned=True)
+        finally:
+            if rests:
+                self._progress.rested(real_monotonic() - began)
 
     def note_health(self, waiting_for: str | None, governed: Mapping[str, Any]) -> None:
         """Show what is waited for, and add to the account of what the governor did."""

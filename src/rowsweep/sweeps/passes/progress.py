@@ -28,6 +28,10 @@ class Progress:
         """Time a pass has been at work on this run, over all attempts; pauses and downtime are not in it."""
         return self._base + (real_monotonic() - self._since)
 
+    def rested(self, seconds: float) -> None:
+        """Note time that was no work: the pass was held."""
+        self._since += seconds
+
     def totals(self, at: Position, *, final: bool = False) -> SweepTotals:
         """Answer the figures at a position, with the samples where one is due (one a second at most)."""
         active = self.active_seconds
