@@ -235,6 +235,8 @@ def sweeps() -> None:
     rs.backfill("both", handler, rows=rs.Rows("orders"), set={"total": "1"})  # type: ignore[call-overload]
     rs.backfill("set", rows=rs.Rows("orders"), set={"total": "1"}, atomic=False)  # type: ignore[call-overload]
     rs.backfill("rowless", handler)  # type: ignore[call-overload]
+    rs.backfill("shards", handler, rows=rs.Rows("orders"), shards=4)
+    assert_type(rs.backfill("auto", rows=rs.Rows("orders"), set={"n": "1"}, shards="auto"), rs.Sweep[Any])
     index.launch(Window(since=dt.date(2025, 1, 1)), force=True, delay="5m")
 
 

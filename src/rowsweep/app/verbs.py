@@ -125,10 +125,16 @@ def outbox_schema(dsn: str, schema: str | None = None, *, install: bool = False)
 
 def _ledger_schema(pl: Any) -> dict[str, Any]:
     text, whole, real = pl.String, pl.Int64, pl.Float64
+    key = pl.List(text)
+    shard = {
+        "number": whole, "status": text, "rows": whole, "written": whole, "batches": whole, "percent": real,
+        "cursor": key, "after": key, "to": key,
+    }  # fmt: skip
     return {
         "run_id": text, "name": text, "kind": text, "status": text, "words": text, "rows": whole, "written": whole,
         "batches": whole, "total": whole, "total_is": text, "percent": real, "rows_per_second": real,
         "eta_seconds": real, "active_seconds": real, "waiting_for": text, "attempt": whole, "rejected_rows": whole,
+        "shards": pl.List(pl.Struct(shard)),
         "last_error": text, "last_error_code": text, "launched_by": text, "environment": text, "app_version": text,
         "checksum": text, "started_at": text, "updated_at": text, "finished_at": text,
     }  # fmt: skip

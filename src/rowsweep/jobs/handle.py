@@ -101,6 +101,11 @@ class JobHandle(Generic[In, Out]):
         """Whether its runs have a row in the ledger of sweeps."""
         return self.kind != "job"
 
+    @property
+    def has_shards(self) -> bool:
+        """Whether a run of it may be several jobs."""
+        return False
+
     def stamp(self, name: str) -> None:
         """Give an unnamed job the name it is registered under."""
         self.name = name

@@ -349,7 +349,7 @@ class BatchClose:
     @property
     def is_plain(self) -> bool:
         """Whether it only moves a checkpoint that is stored, and the ledger's figures."""
-        moves = self.expected is not None and self.totals is not None and self.shard is None
+        moves = self.expected is not None and (self.totals is not None or self.shard is not None)
         return moves and not self.restarts and self.checksum is None
 
 
@@ -359,6 +359,7 @@ class BatchClosed:
 
     `wanted` is None where the driver keeps no ledger row for the run. `options` are the row's, as tuned. With something
     `behind`, a close that may not commit answers neither `held` nor `expected`: its transaction cannot tell which.
+    `reported` is False where a shard's figures have to wait for its next report, because another had the row.
     """
 
     open: bool
@@ -366,6 +367,7 @@ class BatchClosed:
     expected: bool
     wanted: Wanted | None
     options: Any = None
+    reported: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from rowsweep.show.clean import clean, one_line
 from rowsweep.show.governing import heeded_words, held_words, slow_words
 
 if TYPE_CHECKING:
+    from rowsweep.sweeps.shards.shown import ShardSnapshot
     from rowsweep.sweeps.snapshot import Snapshot
 
 Tone = Literal["good", "bad", "warn", "busy", "dim", "plain"]
@@ -95,6 +96,8 @@ def facts(snapshot: Snapshot) -> list[str]:
         said.append(f"{values.span(snapshot.active_seconds)} at work")
     if attempt := attempt_words(snapshot):
         said.append(attempt)
+    if words := shard_words(snapshot):
+        said.append(words)
     if aside := aside_words(snapshot):
         said.append(aside)
     return said
@@ -104,6 +107,29 @@ def aside_words(snapshot: Snapshot) -> str:
     """Answer how many rows are set aside, nothing where none is."""
     count = snapshot.rejected_rows
     return f"{values.number(count)} {'row' if count == 1 else 'rows'} set aside" if count else ""
+
+
+def shard_words(snapshot: Snapshot) -> str:
+    """Answer how many shards are done, and of how many; nothing where the run is one job."""
+    if not snapshot.shards:
+        return ""
+    done = sum(shard.status == "done" for shard in snapshot.shards)
+    return f"{len(snapshot.shards)} shards" if snapshot.status == "done" else f"{done} of {len(snapshot.shards)} shards"
+
+
+def shard_line(shard: ShardSnapshot) -> str:
+    """Answer how one shard stands, in a line without its bar."""
+    percent = (
+        "" if shard.percent is None else f"{'' if shard.status == 'done' else '≈ '}{values.percent(shard.percent)}"
+    )
+    return "  ".join(filter(None, [f"{values.number(shard.rows)} rows", percent, shard.status]))
+
+
+def range_words(shard: ShardSnapshot) -> str:
+    """Answer which keys the range has that a shard is in."""
+    after = "the first key" if shard.after is None else f"behind ({clean(', '.join(shard.after))})"
+    to = "to the end" if shard.to is None else f"up to ({clean(', '.join(shard.to))})"
+    return f"{after} {to}"
 
 
 def trouble(snapshot: Snapshot) -> str | None:

@@ -35,6 +35,10 @@ def details(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("run", snapshot.run_id),
         ("state", " ".join(filter(None, [clean(snapshot.words), facts.percent_words(snapshot)]))),
         ("progress", " · ".join(facts.facts(snapshot))),
+        *(
+            (f"shard {shard.number}", f"{facts.shard_line(shard)}  {facts.range_words(shard)}")
+            for shard in snapshot.shards
+        ),
         ("written", f"{values.number(snapshot.written)} rows"),
         ("trouble", facts.trouble(snapshot) or ""),
         *governing(snapshot),

@@ -167,8 +167,9 @@ def frame_table(columns: Sequence[str], rows: Sequence[Sequence[object]], numeri
 
 def _state_words(snapshot: Snapshot) -> str:
     percent = facts.percent_words(snapshot) if snapshot.is_open else ""
+    shards = facts.shard_words(snapshot) if snapshot.is_open else ""
     words = f"{snapshot.words} {percent}".rstrip()
-    return ", ".join(filter(None, [words, facts.aside_words(snapshot)]))
+    return ", ".join(filter(None, [words, shards, facts.aside_words(snapshot)]))
 
 
 def _state(words: str, tone: facts.Tone) -> Cell:

@@ -30,6 +30,9 @@ STYLES: Final[dict[facts.Tone, str]] = {
 _WIDEST_BAR: Final = 100
 _NARROWEST_BAR: Final = 10
 _BETWEEN: Final = "   "
+_MOST_SHARDS: Final = 16
+_WIDEST_SHARD: Final = 40
+_BESIDE_A_SHARD: Final = 8
 
 
 class SweepView:
@@ -46,6 +49,7 @@ class SweepView:
         width = options.max_width
         yield from console.render(self._title(width), options)
         yield from self._bar(console, options)
+        yield from self._shards(console, options)
         for line in _wrapped(facts.facts(self._snapshot), width):
             yield from console.render(Text(cut(line, width), no_wrap=True), options)
         trouble = facts.trouble(self._snapshot)
@@ -54,6 +58,23 @@ class SweepView:
             yield from console.render(Text(trouble, style, overflow="fold"), options)
         if self._note:
             yield from console.render(Text(clean(self._note), STYLES["dim"]), options)
+
+    def _shards(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw a short bar for each shard, as many as do not push the rest off a screen."""
+        shown = self._snapshot.shards[:_MOST_SHARDS]
+        lines = [facts.shard_line(shard) for shard in shown]
+        width = min(options.max_width - max(map(cell_len, lines), default=0) - _BESIDE_A_SHARD, _WIDEST_SHARD)
+        for shard, line in zip(shown, lines, strict=True):
+            number = f"{shard.number:>4}  "
+            if width < _NARROWEST_BAR or shard.percent is None:
+                yield from console.render(Text(cut(number + line, options.max_width), no_wrap=True), options)
+                continue
+            done = round(width * min(shard.percent, 100.0) / 100)
+            bar = ("━" * done, STYLES[facts.tone(shard.status)] or "cyan")
+            rest = ("─" * (width - done), STYLES["dim"])
+            yield from console.render(Text.assemble(number, bar, rest, f"  {line}", no_wrap=True), options)
+        if (more := len(self._snapshot.shards) - len(shown)) > 0:
+            yield from console.render(Text(f"      and {more} more shards", STYLES["dim"]), options)
 
     def _title(self, width: int) -> Text:
         words = cut(clean(self._snapshot.words), max(width - _NARROWEST_BAR, _NARROWEST_BAR))

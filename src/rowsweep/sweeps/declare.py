@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack, overload
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
@@ -83,6 +83,7 @@ class RowSweep(TableSweep[In]):
             "on_error": spec.on_error,
             "max_rejected": spec.max_rejected,
             "executor": shown_executor(spec.executor),
+            "shards": spec.shards,
         }
 
     def _checksum(self) -> str:
@@ -93,13 +94,19 @@ class RowSweep(TableSweep[In]):
         """What is set in the database, where that is what the sweep does."""
         return self.spec.assignments
 
+    @property
+    def has_shards(self) -> bool:
+        """Whether a run of it may be several jobs."""
+        return self.spec.shards != 1
+
     def _runs_handlers(self) -> bool:
         return self.spec.handler is not None
 
     def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
         from rowsweep.sweeps.passes.table import BackfillPass
+        from rowsweep.sweeps.shards.passes import ShardPass, is_sharded
 
-        return BackfillPass(self, ctx, value).run()
+        return (ShardPass if is_sharded(self, ctx) else BackfillPass)(self, ctx, value).run()
 
 
 class HandlerWanted:
@@ -145,6 +152,7 @@ class BackfillOptions(TypedDict, total=False):
     max_rejected: int
     late: Late
     late_wait: str | timedelta | None
+    shards: int | Literal["auto"]
     tenant: Tenant
     input: Any
     queue: str
@@ -243,5 +251,5 @@ def _screen(name: Any, handler: Handler | None, **given: Any) -> tuple[SweepSpec
 
 _SPEC_OPTIONS: Final = (
     "atomic", "batch_rows", "adapt", "rate", "health", "environments", "requires", "lock_timeout", "statement_timeout",
-    "source", "on_error", "max_rejected", "executor", "ahead", "late", "late_wait",
+    "source", "on_error", "max_rejected", "executor", "ahead", "late", "late_wait", "shards",
 )  # fmt: skip

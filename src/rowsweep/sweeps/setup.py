@@ -34,7 +34,7 @@ class Setup:
 
     `source` is the declared table, key and where: a later attempt's must be the same. `only` are the keys of a run over
     listed rows. `assigned` is what is set, which `converges` where it comes to the same however often it is applied. A
-    run that began before there was a second look does not look again.
+    run that began before there was a second look does not look again. `shards` says how many jobs share the run.
     """
 
     table: Table
@@ -48,6 +48,7 @@ class Setup:
     looks_again: bool = True
     assigned: Mapping[str, str] | None = None
     converges: bool = False
+    shards: int = 1
 
     def statements(self, rows: Rows) -> Statements:
         """Answer the statements of the sweep over this table."""
@@ -62,6 +63,7 @@ class Setup:
 
     def as_json(self) -> Json:
         """Answer the step's stored value."""
+        shards = {} if self.shards == 1 else {"shards": self.shards}
         return {
             "table": self.table.as_json(),
             "source": dict(self.source),
@@ -74,6 +76,7 @@ class Setup:
             "looks_again": self.looks_again,
             "assigned": None if self.assigned is None else dict(self.assigned),
             "converges": self.converges,
+            **shards,
         }
 
     @classmethod
@@ -91,6 +94,7 @@ class Setup:
             looks_again=stored.get("looks_again", False),
             assigned=stored.get("assigned"),
             converges=stored.get("converges", False),
+            shards=stored.get("shards", 1),
         )
 
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from rowsweep.sweeps.shards.shown import ShardSnapshot, shards_of
+
 if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill
 
@@ -25,6 +27,7 @@ class Snapshot:
     `words` says its state in words, also where that is derived ("stalled", "retrying at …"). `percent` is of 100 and
     None where the total is unknown; `rows_per_second` and `eta_seconds` are over active time only, None where there is
     nothing honest to say. `batch_rows` and `batch_ms` are means of the batches since the snapshot before, else of all.
+    `shards` is empty where the run is one job.
     """
 
     run_id: str
@@ -57,6 +60,7 @@ class Snapshot:
     input: Any
     options: Any
     samples: tuple[tuple[float, int], ...]
+    shards: tuple[ShardSnapshot, ...] = ()
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None
@@ -112,6 +116,7 @@ def snapshot_of(row: Backfill, before: Snapshot | None = None) -> Snapshot:
         input=row.input,
         options=row.options,
         samples=samples,
+        shards=shards_of(row, total),
         started_at=row.started_at,
         updated_at=row.updated_at,
         finished_at=row.finished_at,

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
 from rowsweep.options import Rate, count, duration, rate
+from rowsweep.queue.shards import MOST_SHARDS
 from rowsweep.sweeps.executors.declared import check_executor
 from rowsweep.sweeps.health.choice import INHERIT, checks_of
 from rowsweep.sweeps.keyset.rows import Rows
@@ -90,6 +91,7 @@ class SweepSpec(TableSpec):
     ahead: int | None = None
     late: Late = "due"
     late_wait: str | timedelta | None = LATE_WAIT
+    shards: int | Literal["auto"] = 1
 
     def __post_init__(self) -> None:
         TableSpec.__post_init__(self)
@@ -99,6 +101,8 @@ class SweepSpec(TableSpec):
             raise refused("atomic", "True or False", self.atomic, "atomic=True")
         check_rejecting(self.on_error, self.max_rejected)
         check_executor(self)
+        if self.shards != "auto":
+            count(self.shards, option="shards", minimum=1, maximum=MOST_SHARDS)
 
     @property
     def is_exactly_once(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.errors import Aborted
+from rowsweep.queue.shards import shard_number
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper
 
@@ -45,9 +46,16 @@ class Watch:
         asked = ledger.wanted([flight.job.run_id for flight in flights])
         for flight in flights:
             flight.asked = asked.get(flight.job.run_id, flight.asked)
-            if flight.asked is not None and flight.asked.wanted == "cancel":
+            if flight.asked is not None and flight.asked.wanted == "cancel" and self._stops(flight):
                 flight.revoke(_cancelled(flight))
         return WATCH_SECONDS
+
+    def _stops(self, flight: Flight) -> bool:
+        """Cancel a shard's own job where another's failure stops the run; False where a resume came in between."""
+        shards, number = self._driver.control().shards, shard_number(flight.job.concurrency_key)
+        if shards is None or not (flight.handle.has_shards or number > 1):
+            return True
+        return shards.stop(flight.claim, number) is not None
 
     def _failed(self, error: Exception) -> float:
         emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)

@@ -13,6 +13,7 @@ from rowsweep.show.html.style import STYLE, colour, marked
 from rowsweep.show.plain import details
 
 if TYPE_CHECKING:
+    from rowsweep.sweeps.shards.shown import ShardSnapshot
     from rowsweep.sweeps.snapshot import Snapshot
 
 _MOST_OF_AN_ERROR: Final = 240
@@ -41,7 +42,26 @@ def head(snapshot: Snapshot) -> str:
 
 
 def bar(snapshot: Snapshot) -> str:
-    """Answer the progress bar; it moves to and fro while the total is unknown and work is being done."""
+    """Answer the run's progress bar, and a smaller one for each of its shards."""
+    shards = "".join(_shard_bar(snapshot, shard) for shard in snapshot.shards)
+    return _run_bar(snapshot) + (f'<div class="rs-shards">{shards}</div>' if shards else "")
+
+
+def _shard_bar(snapshot: Snapshot, shard: ShardSnapshot) -> str:
+    words = as_html(facts.shard_line(shard))
+    label = f'role="progressbar" aria-label="Progress of shard {shard.number} of {as_html(snapshot.name)}"'
+    tone = facts.tone(shard.status)
+    value = 'aria-valuetext="share unknown"' if shard.percent is None else f'aria-valuenow="{shard.percent:.0f}"'
+    fill = f'style="width:{shard.percent or 0.0:.2f}%;background:{colour("busy" if tone == "plain" else tone)}"'
+    return (
+        f'<div class="rs-shard" title="{as_html(facts.range_words(shard))}"><small>{shard.number}</small>'
+        f'<div class="rs-bar" {label} aria-valuemin="0" aria-valuemax="100" {value}>'
+        f'<span class="rs-fill" {fill}></span></div><small>{words}</small></div>'
+    )
+
+
+def _run_bar(snapshot: Snapshot) -> str:
+    """Answer the bar of the whole; it moves to and fro while the total is unknown and work is being done."""
     share, tone = facts.shown_share(snapshot), facts.tone(snapshot.words)
     words = as_html(facts.percent_words(snapshot))
     label = (

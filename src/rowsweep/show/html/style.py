@@ -28,6 +28,10 @@ font-size:var(--jp-ui-font-size1,13px);line-height:1.5;font-variant-numeric:tabu
 box-shadow:inset 0 0 0 1px var(--rs-line)}
 .rowsweep .rs-fill{display:block;height:100%;border-radius:.35em}
 .rowsweep .rs-share{flex:none;min-width:4.2em;text-align:right}
+.rowsweep .rs-shards{display:grid;grid-template-columns:repeat(auto-fill,minmax(19em,1fr));gap:0 1.6em}
+.rowsweep .rs-shard{display:grid;grid-template-columns:1.6em minmax(3em,1fr) 13em;gap:.5em;align-items:center}
+.rowsweep .rs-shard small{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rowsweep .rs-shard .rs-bar{height:.45em}
 .rowsweep .rs-seeking{width:28%;animation:rs-seek 1.6s ease-in-out infinite alternate}
 @keyframes rs-seek{from{margin-left:0}to{margin-left:72%}}
 @media (prefers-reduced-motion:reduce){.rowsweep .rs-seeking{animation:none;width:100%;opacity:.35}}

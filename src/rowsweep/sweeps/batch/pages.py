@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from rowsweep.sweeps.keyset.statements import cursor_values
 if TYPE_CHECKING:
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.keyset.statements import Statements
-    from rowsweep.sweeps.passes.position import Position
+    from rowsweep.sweeps.passes.position import KeyRange, Position
 
 _MOST_PAGES: Final = 16
 MOST_AHEAD: Final = 100_000
@@ -46,10 +46,10 @@ class PageFinder:
         self._most_ahead = most_ahead
         self.statements = statements
         self._params = dict(params)
-        self._upper = cursor_values("u", upper)
+        self._upper = None if upper is None else tuple(upper)
         self._texts: dict[Any, str] = {}
         self._ahead: deque[Page] = deque()
-        self._expects: tuple[tuple[str, ...] | None, int] | None = None
+        self._expects: tuple[tuple[str, ...] | None, int, KeyRange | None] | None = None
         self._steady: int | None = None
         self._to: tuple[str, ...] | None = None
 
@@ -77,7 +77,7 @@ class PageFinder:
         """
         self._to = None
         ahead, self._ahead = self._ahead, deque[Page]()
-        if self._expects != (at.cursor, limit):
+        if self._expects != (at.cursor, limit, at.range):
             ahead.clear()
         if not ahead and self._steady == limit and limit <= self._most_ahead // 2:
             ahead.extend(self._search(at, limit, min(self._most_ahead // limit, _MOST_PAGES)))
@@ -87,12 +87,12 @@ class PageFinder:
         if not ahead:
             return None
         page = ahead.popleft()
-        self._ahead, self._expects, self._to = ahead, (page.to, limit), page.to
+        self._ahead, self._expects, self._to = ahead, (page.to, limit, at.range), page.to
         return page
 
     def known(self, at: Position, limit: int) -> Page | None:
         """Answer the next page where it was found ahead, None where it has to be searched for."""
-        return self.find(at, limit) if self._ahead and self._expects == (at.cursor, limit) else None
+        return self.find(at, limit) if self._ahead and self._expects == (at.cursor, limit, at.range) else None
 
     def concerns(self, page: Page | None) -> None:
         """Note which page an error from now on is about."""
@@ -100,9 +100,13 @@ class PageFinder:
 
     def _search(self, at: Position, limit: int, pages: int) -> list[Page]:
         started = at.cursor is not None
-        compose = self.statements.next_page if pages == 1 else partial(self.statements.next_pages, pages=pages)
-        text = self._composed(("next", started, limit, pages), lambda: compose(limit, started=started))
-        values = {**self._params, **self._upper, **cursor_values("c", at.cursor)}
+        upper = self._upper if at.range is None else at.range.to
+        statements = replace(self.statements, bounded=upper is not None)
+        compose = statements.next_page if pages == 1 else partial(statements.next_pages, pages=pages)
+        text = self._composed(
+            ("next", started, limit, pages, statements.bounded), lambda: compose(limit, started=started)
+        )
+        values = {**self._params, **cursor_values("u", upper), **cursor_values("c", at.cursor)}
         found: list[Page] = []
         for is_full, *texts, exact in self._execute(text, values).fetchall():
             to = tuple(texts)

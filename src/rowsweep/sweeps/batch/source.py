@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from psycopg.pq import TransactionStatus
 
 from rowsweep.sweeps.batch.pages import Page
-from rowsweep.sweeps.batch.work import BatchDone
+from rowsweep.sweeps.batch.work import BatchDone, CheckpointMoved
 from rowsweep.sweeps.passes.position import Plan
 
 if TYPE_CHECKING:
@@ -84,9 +84,17 @@ class SourceWork:
         else:
             written = self.work(at, Page(is_full=False, to=at.plan.to))
             after = at.moved(at.plan.to, rows=at.plan.rows, written=written)
-        with self.closer.held.transaction() as marker:
-            closed = self.closer.close(at, after, marker, stored=stored)
-        return BatchDone(at=after, is_full=is_full, closed=closed)
+        while True:
+            try:
+                with self.closer.held.transaction() as marker:
+                    closed = self.closer.close(at, after, marker, stored=stored)
+            except CheckpointMoved:
+                if at.plan is None:
+                    raise
+                at = self.closer.again(at)
+                after = replace(after, range=at.range)
+            else:
+                return BatchDone(at=after, is_full=is_full, closed=closed)
 
     def _planned(self, at: Position, limit: int) -> tuple[Position, bool]:
         with self.finder.held.transaction():

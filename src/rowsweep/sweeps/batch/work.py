@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from psycopg import OperationalError
@@ -16,11 +16,12 @@ from rowsweep.sweeps.batch.batch import Batch, BatchPlace
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import Form, PageRows
 from rowsweep.sweeps.batch.writeback import PageKeys, write_back
-from rowsweep.sweeps.passes.position import PAGES_STEP, Plan, Position
+from rowsweep.sweeps.passes.position import PAGES_STEP, Plan, Position, as_checkpoint
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
     from rowsweep.queue.records import BatchClosed, SweepTotals
+    from rowsweep.queue.shards import ShardFigures
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.keyset.catalog import Column
@@ -60,7 +61,7 @@ class Closer:
     """Close batches for one run: fence, checkpoint and ledger in the batch's last statement.
 
     `restarts` says whether the job has to count its attempts anew: it was tried before, and no batch of this attempt
-    is committed yet.
+    is committed yet. `shard` answers what one of a run's several jobs has to report, in the place of the totals.
     """
 
     ctx: RunCtx
@@ -68,10 +69,21 @@ class Closer:
     totals: Callable[[Any], SweepTotals]
     restarts: Callable[[], bool]
     step: str = PAGES_STEP
+    shard: Callable[[Any, Any], ShardFigures | None] | None = None
 
     def close(self, before: Checkpoint, after: Checkpoint, marker: str, *, stored: bool) -> BatchClosed:
         """Store `after` where `before` was stored; raises, so that the batch rolls back, where it may not commit."""
         return self.checked(self.ledger, self.made(before, after, marker, stored=stored))
+
+    def again(self, at: Position) -> Position:
+        """Answer the position as it is stored now where only the end of its range was moved; else CheckpointMoved."""
+        with self.held.transaction():
+            stores = self.held.stores
+            step = stores.steps.get(self.ctx.run_id, self.step) if stores.steps.guard(self.ctx.claim) else None
+        found = None if step is None else as_checkpoint(step.output, self.step)
+        if found is None or found.range == at.range or replace(found, range=at.range) != at:
+            raise CheckpointMoved
+        return found
 
     @property
     def chains(self) -> bool:
@@ -89,15 +101,17 @@ class Closer:
     def made(self, before: Checkpoint, after: Checkpoint, marker: str | None = None, *, stored: bool) -> BatchClose:
         """Make the close that moves `before` to `after`."""
         is_batch = after.index > before.index
+        shard = None if self.shard is None else self.shard(before, after)
         return BatchClose(
             claim=self.ctx.claim,
             run_id=self.ctx.run_id,
             step=self.step,
             expected=before.as_json() if stored else None,
             value=after.as_json(),
-            totals=self.totals(after) if is_batch else None,
+            totals=self.totals(after) if is_batch and self.shard is None else None,
             marker=marker,
             restarts=self.restarts(),
+            shard=shard,
         )
 
     def checked(self, ledger: LedgerStore, close: BatchClose) -> BatchClosed:
@@ -112,8 +126,13 @@ class Closer:
         return closed
 
     def send(self, ledger: LedgerStore, close: BatchClose) -> BatchClosed:
-        """Send a close as it is."""
-        return ledger.progress(close)
+        """Send a close as it is: with the figures of one of a run's jobs where its jobs report."""
+        if close.shard is None:
+            return ledger.progress(close)
+        shards = self.held.stores.shards
+        if shards is None:
+            raise InvariantBroken("The driver keeps no shards.", fix="use PostgresDriver for sweeps")
+        return shards.move(close)
 
     def missed(self) -> Exception:
         """Ask in a transaction of its own why a close did not land: its claim is lost, or its checkpoint another."""
@@ -265,13 +284,18 @@ class OutsideWork:
         call, held = self.call, self.call.finder.held
         reader = call.reader(at, plan.to, lock=False, within=held.transaction)
         value = call.handler(call.batch(at, plan.to, reader))
-        with held.transaction() as marker:
-            written = call.write(value, at, plan.to, reader)
-            if call.spending is not None:
-                call.spending.behind_handler(at, plan.to)
-            after = at.moved(plan.to, rows=plan.rows, written=written)
-            closed = self.closer.close(at, after, marker, stored=True)
-        return BatchDone(at=after, is_full=False, closed=closed)
+        while True:
+            try:
+                with held.transaction() as marker:
+                    written = call.write(value, at, plan.to, reader)
+                    if call.spending is not None:
+                        call.spending.behind_handler(at, plan.to)
+                    after = at.moved(plan.to, rows=plan.rows, written=written)
+                    closed = self.closer.close(at, after, marker, stored=True)
+            except CheckpointMoved:
+                at = self.closer.again(at)
+            else:
+                return BatchDone(at=after, is_full=False, closed=closed)
 
     def alone(self, at: Position, page: Page) -> int:
         """Run the handler outside any transaction and write back in one; answer how many rows changed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.clock import SystemClock
-from rowsweep.errors import LeaseLost
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.export.destination import MANIFEST, SUCCESS, Destination
@@ -131,9 +130,3 @@ class ExportPass(Pass):
     def _fence(self) -> None:
         if not self._held.stores.steps.guard(self._ctx.claim):
             raise self._lost()
-
-    def _lost(self) -> LeaseLost:
-        return LeaseLost(
-            f"The claim of {self._sweep.name!r} was lost before its end was recorded.",
-            fix=f"rowsweep jobs show {self._ctx.job_id}",
-        )

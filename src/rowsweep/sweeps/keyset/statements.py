@@ -75,7 +75,7 @@ class Statements:
             ")\n"
             "select true, {texts}, {exact} from rs_pages order by {number}"
         ).format(
-            number=quoted(_unlike("rs_page", self.table.key)),
+            number=quoted(unlike("rs_page", self.table.key)),
             key=self._key(),
             next=self._key(alias="rs_next"),
             table=self.table.identifier,
@@ -244,7 +244,7 @@ class Statements:
     def _exact(self) -> _Part:
         """Ask whether a key's texts read back as the same key."""
         return sql.SQL(" and ").join(
-            sql.SQL("({0}::pg_catalog.text)::{1} = {0}").format(quoted(column.name), _type(column))
+            sql.SQL("({0}::pg_catalog.text)::{1} = {0}").format(quoted(column.name), base_type(column))
             for column in self.table.key_types
         )
 
@@ -258,7 +258,7 @@ class Statements:
 
     def _compare(self, operator: str, prefix: str, alias: str | None = None) -> _Part:
         values = sql.SQL(", ").join(
-            sql.SQL("{}::{}").format(sql.Placeholder(f"rs_{prefix}{at}"), _type(column))
+            sql.SQL("{}::{}").format(sql.Placeholder(f"rs_{prefix}{at}"), base_type(column))
             for at, column in enumerate(self.table.key_types)
         )
         return sql.SQL("({}) {} ({})").format(self._key(alias=alias), sql.SQL(operator), values)
@@ -294,17 +294,18 @@ def cursor_values(prefix: str, cursor: Iterable[str | None] | None) -> dict[str,
 
 def key_casts(table: Table, names: Iterable[_Part]) -> list[sql.Composed]:
     """Cast texts to the types of the key's columns."""
-    return [sql.SQL("{}::{}").format(name, _type(column)) for name, column in zip(names, table.key_types, strict=True)]
+    types = map(base_type, table.key_types)
+    return [sql.SQL("{}::{}").format(name, each) for name, each in zip(names, types, strict=True)]
 
 
-def _unlike(name: str, taken: Iterable[str]) -> str:
+def unlike(name: str, taken: Iterable[str]) -> str:
     """Answer a name that none of these is."""
     while name in taken:
         name += "_"
     return name
 
 
-def _type(column: Column) -> sql.SQL:
+def base_type(column: Column) -> sql.SQL:
     """Name a column's type without its modifiers, so that a cast rounds and cuts nothing.
 
     A domain's base: the domain may have another collation than its column.

@@ -15,12 +15,14 @@ NO_RATE: Final = "none"
 class Pacer:
     """Let the batch after one of r rows start r / rate after that one started; unused time is not saved up.
 
-    The limit may change between and during waits; without one nothing waits.
+    The limit may change between and during waits; without one nothing waits. Passes side by side, as many as there are
+    `shares`, go at an even part of it each.
     """
 
-    def __init__(self, limit: str | Rate | None, clock: Clock) -> None:
+    def __init__(self, limit: str | Rate | None, clock: Clock, *, shares: int = 1) -> None:
         self.limit = None if limit is None else rate(limit, option="rate")
         self._clock = clock
+        self._shares = shares
         self._rows = 0
         self._started = clock.monotonic()
 
@@ -40,4 +42,4 @@ class Pacer:
         """Answer how long the next batch has to wait."""
         if self.limit is None:
             return 0.0
-        return max(self._started + self._rows / self.limit.per_second - self._clock.monotonic(), 0.0)
+        return max(self._started + self._rows * self._shares / self.limit.per_second - self._clock.monotonic(), 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import InvalidCheckpoint
@@ -24,8 +24,24 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRange:
+    """The keys behind one key up to another; from the beginning of the table, or to its end, where that is None."""
+
+    after: tuple[str, ...] | None
+    to: tuple[str, ...] | None
+
+    def as_json(self) -> Json:
+        """Answer the pair of its bounds."""
+        return [None if bound is None else list(bound) for bound in (self.after, self.to)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """The index of the last finished batch (-1: none), the cursor behind it, and the absolute counts."""
+    """The index of the last finished batch (-1: none), the cursor behind it, and the absolute counts.
+
+    One of several shards is in a `range`, whose end may move, and others are `behind` it. Its cursor before the first
+    batch is the key that the range begins behind.
+    """
 
     index: int = -1
     cursor: tuple[str, ...] | None = None
@@ -33,6 +49,8 @@ class Position:
     written: int = 0
     plan: Plan | None = None
     ended: bool = False
+    range: KeyRange | None = None
+    behind: tuple[KeyRange, ...] = ()
 
     @property
     def batches(self) -> int:
@@ -41,31 +59,41 @@ class Position:
 
     def moved(self, to: tuple[str, ...], *, rows: int, written: int) -> Position:
         """Answer the position behind a page; one without rows is no batch, only its cursor counts."""
-        return Position(
-            index=self.index + (1 if rows else 0), cursor=to, rows=self.rows + rows, written=self.written + written
+        index = self.index + (1 if rows else 0)
+        return replace(
+            self, index=index, cursor=to, rows=self.rows + rows, written=self.written + written, plan=None, ended=False
         )
 
     def planned(self, plan: Plan) -> Position:
         """Answer the position with the next page's bounds fixed."""
-        return Position(index=self.index, cursor=self.cursor, rows=self.rows, written=self.written, plan=plan)
+        return replace(self, plan=plan)
 
     def unplanned(self) -> Position:
         """Answer the position without the next page's bounds."""
-        return Position(index=self.index, cursor=self.cursor, rows=self.rows, written=self.written)
+        return replace(self, plan=None)
 
     def finished(self) -> Position:
         """Answer the position at the end: its cursor is null."""
-        return Position(index=self.index, rows=self.rows, written=self.written, ended=True)
+        return replace(self, cursor=None, plan=None, ended=True)
+
+    def taking(self, more: KeyRange) -> Position:
+        """Answer the position at the beginning of another range, the last one passed."""
+        behind = self.behind if self.range is None else (*self.behind, self.range)
+        return replace(self, cursor=more.after, plan=None, ended=False, range=more, behind=behind)
 
     def as_json(self) -> Json:
         """Answer the checkpoint's stored value."""
         plan = None if self.plan is None else {"to": list(self.plan.to), "rows": self.plan.rows}
         cursor = None if self.cursor is None else list(self.cursor)
-        return {"index": self.index, "cursor": cursor, "rows": self.rows, "written": self.written, "plan": plan}
+        form = {"index": self.index, "cursor": cursor, "rows": self.rows, "written": self.written, "plan": plan}
+        if self.range is None:
+            return form
+        behind = [each.as_json() for each in self.behind]
+        return {**form, "ended": self.ended, "range": self.range.as_json(), "behind": behind}
 
 
 def as_checkpoint(value: Json, step_name: str) -> Position:
-    """Read a stored checkpoint back; None is the beginning, a null cursor without a plan the end.
+    """Read a stored checkpoint back; None is the beginning, a null cursor without a plan the end where none is told.
 
     Raises InvalidCheckpoint for anything that no pass stored.
     """
@@ -81,7 +109,7 @@ def as_checkpoint(value: Json, step_name: str) -> Position:
             rows=_count(value["rows"]),
             written=_count(value["written"]),
             plan=plan,
-            ended=cursor is None and plan is None,
+            **_range_of(value, ended=cursor is None and plan is None),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidCheckpoint(
@@ -89,6 +117,21 @@ def as_checkpoint(value: Json, step_name: str) -> Position:
             fix="rowsweep jobs show <id> --steps",
             meta={"step": step_name},
         ) from error
+
+
+def _range_of(value: Any, *, ended: bool) -> dict[str, Any]:
+    if "range" not in value:
+        return {"ended": ended}
+    told = value["ended"]
+    if not isinstance(told, bool):
+        raise ValueError("expected a boolean")
+    behind = tuple(_key_range(each) for each in value["behind"])
+    return {"ended": told, "range": _key_range(value["range"]), "behind": behind}
+
+
+def _key_range(value: Any) -> KeyRange:
+    after, to = (None if bound is None else _texts(bound) for bound in value)
+    return KeyRange(after=after, to=to)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

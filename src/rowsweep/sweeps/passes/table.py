@@ -102,7 +102,7 @@ class Pass(HeedingPass):
         known = ledger.get(ctx.run_id)
         self._options = (known.options if known is not None else None) or {}
         gate.ask(sweep.asked(ctx.record.input, ctx.run_id), ledger, force=self._is_forced())
-        self._setup = self._take_up(ctx.step.run(SETUP_STEP, self._set_up))
+        self._setup = self._take_up(self._stored_setup(known))
         check_source(sweep.name, self._setup, sweep.spec.rows)
         row = ledger.start(self._new_row(known))
         self._options = row.options or {}
@@ -118,6 +118,10 @@ class Pass(HeedingPass):
     def _is_forced(self) -> bool:
         """Whether the run goes on where the sweep is applied: it was asked to, or does rows that were left then."""
         return bool(self._options.get("force")) or gate.retried_run(self._options) is not None
+
+    def _stored_setup(self, known: Backfill | None) -> Any:  # noqa: ARG002 - shards ask what is known of their run
+        """Answer what the setup step stored, now or in an attempt before."""
+        return self._ctx.step.run(SETUP_STEP, self._set_up)
 
     def _set_up(self) -> Any:
         with self._source.transaction():
@@ -138,14 +142,18 @@ class Pass(HeedingPass):
     # -- pages --------------------------------------------------------------------------------------------------
 
     def _sweep_pages(self, row: Backfill) -> None:
-        stored = self._ctx.step.checkpoint(PAGES_STEP).get()
+        stored = self._resumed()
         self._at, self._stored = self._read_back(stored), stored is not None
         if self._setup.is_over_nothing:
             self._at = self._at.finished()
         self._size = self._first_size()
-        self._pacer = Pacer(self._rate(), SystemClock())
+        self._pacer = Pacer(self._rate(), SystemClock(), shares=self._setup.shards)
         self._govern()
         self._walk(row.wanted)
+
+    def _resumed(self) -> Any:
+        """Answer the checkpoint that is stored, None where there is none."""
+        return self._ctx.step.checkpoint(self._step).get()
 
     def _walk(self, wanted: Wanted | None) -> None:
         """Do page after page until the end."""
@@ -208,10 +216,7 @@ class Pass(HeedingPass):
         remaining = self._remaining()
         held = self._ledger().finish(self._ctx.claim, self._ctx.run_id, self._progress.totals(at, final=True))
         if not held:
-            raise LeaseLost(
-                f"The claim of {self._sweep.name!r} was lost before its end was recorded.",
-                fix=f"rowsweep jobs show {self._ctx.job_id}",
-            )
+            raise self._lost()
         return {
             "rows": at.rows, "written": at.written, "batches": at.batches, "rejected": self._rejected(),
             "remaining": remaining, **self._more_totals(),
@@ -224,6 +229,12 @@ class Pass(HeedingPass):
     def _rejected(self) -> int:
         """Answer how many rows of the run are set aside."""
         return 0
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"The claim of {self._sweep.name!r} was lost before its end was recorded.",
+            fix=f"rowsweep jobs show {self._ctx.job_id}",
+        )
 
     def _remaining(self) -> int | None:
         """Count the rows that still match, where that is cheap: late commits, and rows a handler left as they were."""
@@ -274,18 +285,22 @@ class BackfillPass(Pass, SecondLook):
         return {"late": self._late.as_json()}
 
     def _work_for(self, setup: Setup) -> PageWork:
-        ctx, limits = self._ctx, self._limits()
+        limits = self._limits()
         finder = self._finder = finder_over(self._source, setup, self._statements())
-        shared: dict[str, Any] = {
-            "ctx": ctx, "held": self._held, "totals": self._progress.totals, "restarts": lambda: self._restarts,
-            "step": self._step,
-        }  # fmt: skip
+        shared = self._closing()
         if limits is None:
             return self._work_over(finder, Closer(**shared))
         retried = finder if isinstance(finder, ListedFinder) else None
         listing = Listing(table=setup.table, limits=limits, retried=retried)
         self._aside = setting_aside(finder, ListingCloser(**shared, listing=listing), self._work_over)
         return self._aside
+
+    def _closing(self) -> dict[str, Any]:
+        """Answer what every closer of this pass is made with."""
+        return {
+            "ctx": self._ctx, "held": self._held, "totals": self._progress.totals, "restarts": lambda: self._restarts,
+            "step": self._step,
+        }  # fmt: skip
 
     def _work_over(self, finder: PageFinder, closer: Closer) -> PageWork:
         """Make what does the pages that a finder finds."""

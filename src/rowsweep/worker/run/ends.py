@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import LeaseLost
+from rowsweep.queue.shards import shard_number
+from rowsweep.queue.verdicts import Bury, Done, Drop, Refuse
 from rowsweep.telemetry.events import emit, is_logged
 from rowsweep.telemetry.instruments import is_metered, record_job
 from rowsweep.worker.run.hooks import announcement_of, announcement_of_buried
@@ -32,6 +34,7 @@ class Ends:
 
     def __init__(self, equipment: Equipment, gate: Gate, hooks: Hooks, room_again: Callable[[set[str]], None]) -> None:
         self._worker_id = equipment.worker_id
+        self._driver = equipment.driver
         self._lifecycle = equipment.lifecycle
         self._flights = equipment.flights
         self._tally = equipment.tally
@@ -45,7 +48,12 @@ class Ends:
         for flight, settlement, landed in answers:
             if not landed:
                 self._missed(flight, settlement)
-            elif told := announcement_of(flight.handle, flight.job, settlement.verdict, flight.result):
+                continue
+            if isinstance(settlement.verdict, (Done, Bury, Drop, Refuse)):
+                self._shard_ended(flight.job, flight.handle)
+            if _is_one_shard_done(flight, settlement):
+                continue
+            if told := announcement_of(flight.handle, flight.job, settlement.verdict, flight.result):
                 announcements[flight] = told
         self.finish([flight for flight, _, _ in answers], announcements)
 
@@ -83,9 +91,20 @@ class Ends:
 
     def buried(self, job: Job, handle: JobHandle[Any, Any]) -> None:
         """Tell the hook of a job that the claim ended, as work of the process."""
+        self._shard_ended(job, handle)
         told = announcement_of_buried(handle, job)
         if told is not None:
             self._hooks.tell(told, self._lifecycle.begin_work())
+
+    def _shard_ended(self, job: Job, handle: JobHandle[Any, Any]) -> None:
+        """Wake what waits for the end of one of a run's several jobs; it looks again by itself where this is lost."""
+        shards = self._driver.control().shards
+        if shards is None or not handle.has_ledger or not (handle.has_shards or shard_number(job.concurrency_key) > 1):
+            return
+        try:
+            shards.ended(job.run_id)
+        except Exception as error:  # noqa: BLE001 - the settlement itself has landed
+            emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
 
     def _missed(self, flight: Flight, settlement: Settlement) -> None:
         emit(
@@ -98,6 +117,12 @@ class Ends:
         )
         if flight.execution is not None:
             flight.execution = replace(flight.execution, outcome="interrupted", error=_unowned(flight))
+
+
+def _is_one_shard_done(flight: Flight, settlement: Settlement) -> bool:
+    """Say whether only a part of a run is done: its hook hears of the whole."""
+    is_part = flight.handle.has_ledger and shard_number(flight.job.concurrency_key) > 1
+    return is_part and isinstance(settlement.verdict, Done)
 
 
 def _report(flights: Sequence[Flight]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from psycopg.errors import DivisionByZero
+
 from rowsweep.errors import InvariantBroken
 from rowsweep.jobs.json_form import json_text
 from rowsweep.queue.postgres.sql import load
@@ -13,11 +15,13 @@ from rowsweep.queue.shards import ShardJob
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
+    from psycopg.rows import TupleRow
+
     from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import BatchClose, Claim
+    from rowsweep.queue.records import BatchClose, Behind, Claim
     from rowsweep.queue.shards import ShardFigures
 
 _SQL = load(__name__)
@@ -50,9 +54,20 @@ class PostgresShards:
             "shard": json_text(shard.as_json()),
             "active_seconds": float(shard.active_seconds),
             "most_samples": MOST_SAMPLES,
+            "has_more": close.behind is not None,
         }
-        is_open, held, expected, wanted, options = self._session.rows(_SQL["move"], values)[0]
-        return BatchClosed(open=is_open, held=held, expected=expected, wanted=wanted, options=options)
+        try:
+            is_open, held, expected, wanted, options, reported, _ = self._sent(values, close.behind)[0]
+        except DivisionByZero:
+            return BatchClosed(open=True, held=False, expected=False, wanted=None)
+        return BatchClosed(
+            open=is_open, held=held, expected=expected, wanted=wanted, options=options, reported=reported
+        )
+
+    def _sent(self, values: Mapping[str, object], behind: Behind | None) -> list[TupleRow]:
+        if behind is None:
+            return self._session.rows(_SQL["move"], values)
+        return self._session.rows_before(_SQL["move"], values, behind)
 
     def jobs(self, run_id: UUID, *, step: str) -> builtins.list[ShardJob]:
         """Answer the run's shards in order."""

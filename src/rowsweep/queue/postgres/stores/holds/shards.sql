@@ -14,7 +14,8 @@ returning b.run_id;
 -- name: move
 -- As the ledger's `progress`, but nobody waits for the row that the run's jobs share: what is reported is absolute, so
 -- whoever has it free next reports for itself, and the sums follow. Time at work is what passed since anyone last
--- reported, as far as this shard was at work in it: jobs side by side count once, and a pause not at all.
+-- reported, as far as this shard was at work in it: jobs side by side count once, and a pause not at all. With more
+-- behind it a close that does not land fails (22012), so that nothing behind it runs.
 with job as materialized (
   select j.id
   from /* schema */x_jobs j
@@ -72,10 +73,12 @@ ledger as (
       end
   from summed m
   where b.run_id = m.run_id
+  returning b.run_id
 )
 select %(marker)s::text is null or coalesce(current_setting('rowsweep.batch', true) = %(marker)s::text, false),
-       exists (select from job), exists (select from step), b.wanted, b.options
-from (values (1)) one (n)
+       exists (select from job), exists (select from step), b.wanted, b.options, exists (select from ledger),
+       case when %(has_more)s::boolean then 1 / s.landed end
+from (select count(*)::integer as landed from step) s
 left join /* schema */x_backfills b on b.run_id = %(run_id)s::uuid;
 
 -- name: jobs

@@ -1,0 +1,130 @@
+"""Divide a table's keys into ranges, find the middle of one, and prove that ranges tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from rowsweep.sweeps.keyset.cursor import run
+from rowsweep.sweeps.keyset.ranges import PAGES, RangeStatements, range_values
+from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.passes.position import KeyRange
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from rowsweep.sweeps.keyset.rows import Rows
+    from rowsweep.sweeps.setup import Setup
+
+Key = tuple[str, ...]
+_FEWEST_PAGES: Final = 30
+_MOST_PAGES: Final = 1_000
+_SHARE_OF_PAGES: Final = 0.02
+_FEWEST_KEYS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Middle:
+    """The middle key of a range, and about how many rows the range has."""
+
+    number: int
+    key: Key
+    rows: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySpace:
+    """The keys of one sweep's table: how they are divided, by a connection in an open transaction."""
+
+    statements: RangeStatements
+    params: Mapping[str, Any]
+    upper: Key | None
+
+    @classmethod
+    def of(cls, setup: Setup, rows: Rows) -> KeySpace:
+        """Answer the keys that a sweep is over."""
+        statements = RangeStatements(
+            table=setup.table, where=rows.where, bound_params=rows.params is not None, bounded=setup.upper is not None
+        )
+        return cls(statements=statements, params=setup.params or {}, upper=setup.upper)
+
+    def divide(self, connection: psycopg.Connection[Any], ranges: int) -> list[KeyRange]:
+        """Divide them into so many ranges of about as many rows each; fewer, where there are not as many bounds.
+
+        The planner's histogram of the first key column says where, else keys of sampled pages: at most 2 % of the
+        table's, and no fewer than thirty.
+        """
+        if ranges == 1:
+            return [KeyRange(after=None, to=self.upper)]
+        bounds = self._by_histogram(connection, ranges) or self._by_sample(connection, ranges)
+        inside = [bound for bound in dict.fromkeys(bounds) if bound != self.upper]
+        edges = [None, *inside, self.upper]
+        return [KeyRange(after=after, to=to) for after, to in pairwise(edges)]
+
+    def middles(self, connection: psycopg.Connection[Any], ranges: Mapping[int, KeyRange]) -> list[Middle]:
+        """Find the middle key of each range that a sample has enough keys of, the one with most work left first."""
+        percent = self._percent(connection)
+        values = {
+            **self.params,
+            **range_values((number, each.after, each.to) for number, each in ranges.items()),
+            "rs_percent": percent,
+        }
+        found = run(connection, self.statements.middles(), values).fetchall()
+        return [
+            Middle(number=number, key=tuple(texts), rows=keys * 100 / percent)
+            for number, keys, *texts, is_exact in found
+            if is_exact and keys >= _FEWEST_KEYS
+        ]
+
+    def is_between(self, connection: psycopg.Connection[Any], key: Key, behind: Key | None, before: Key | None) -> bool:
+        """Say whether a key lies behind one and before another; None is the beginning, or the end."""
+        nowhere = [None for _ in key]
+        values = {
+            **cursor_values("m", key),
+            **cursor_values("c", behind or nowhere),
+            **cursor_values("u", before or nowhere),
+        }
+        return bool(_one(run(connection, self.statements.is_between(), values)))
+
+    def tile(self, connection: psycopg.Connection[Any], ranges: Sequence[KeyRange]) -> bool:
+        """Say whether ranges cover all keys up to the upper bound, each once."""
+        nowhere = [None for _ in self.statements.table.key]
+        values = {
+            **range_values((at, each.after, each.to) for at, each in enumerate(ranges)),
+            **cursor_values("u", self.upper or nowhere),
+        }
+        return bool(_one(run(connection, self.statements.tiling(), values)))
+
+    def _by_histogram(self, connection: psycopg.Connection[Any], ranges: int) -> list[Key]:
+        import psycopg
+
+        table = self.statements.table
+        values = {"rs_schema": table.schema, "rs_name": table.name, "rs_lead": table.key[0]}
+        try:
+            with connection.transaction():
+                return _exact(run(connection, self.statements.bounds_by_histogram(ranges), values).fetchall())
+        except (psycopg.errors.DataError, psycopg.errors.SyntaxErrorOrAccessRuleViolation):
+            return []  # a type whose histogram is not to be had as an array of it
+
+    def _by_sample(self, connection: psycopg.Connection[Any], ranges: int) -> list[Key]:
+        values = {"rs_percent": self._percent(connection)}
+        return _exact(run(connection, self.statements.bounds_by_sample(ranges), values).fetchall())
+
+    def _percent(self, connection: psycopg.Connection[Any]) -> float:
+        table = self.statements.table
+        pages = int(_one(run(connection, PAGES, {"schema": table.schema, "name": table.name})))
+        wanted = min(max(_SHARE_OF_PAGES * pages, _FEWEST_PAGES), _MOST_PAGES)
+        return min(100.0 * wanted / max(pages, 1), 100.0)
+
+
+def _exact(rows: Iterable[Sequence[Any]]) -> list[Key]:
+    """Answer the keys whose texts read back as the same key."""
+    return [tuple(texts) for *texts, is_exact in rows if is_exact]
+
+
+def _one(cursor: Any) -> Any:
+    row = cursor.fetchone()
+    assert row is not None  # noqa: S101 - each of these always answers
+    return row[0]
