@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,17 @@ def by_sql(batch: rs.Batch) -> None:
 @rs.backfill("by-frame", rows=ROWS, batch_rows=BATCH_ROWS, adapt=False)
 def by_frame(batch: rs.Batch) -> pl.DataFrame:
     """Add one in polars; the frame is written back in bulk."""
+    return batch.frame.select("id", n=pl.col("n") + 1)
+
+
+def two_processes() -> ProcessPoolExecutor:
+    """Make the pool of one pass."""
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+
+
+@rs.backfill("by-executor", rows=ROWS, batch_rows=BATCH_ROWS, adapt=False, executor=two_processes)
+def by_executor(batch: rs.Batch) -> pl.DataFrame:
+    """Add one in another process, several pages ahead."""
     return batch.frame.select("id", n=pl.col("n") + 1)
 
 
@@ -149,6 +162,7 @@ SWEEPS: dict[str, rs.Sweep[Any]] = {
         paced,
         by_sql,
         by_frame,
+        by_executor,
         waiting_on_the_server,
         deaf,
         outside,

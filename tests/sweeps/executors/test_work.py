@@ -333,6 +333,40 @@ def test_a_pause_drops_the_pages_ahead_and_a_resume_reads_them_again(field: Fiel
     assert field.sql("select hits, count(*) from orders group by 1") == [(1, 40)]
 
 
+def test_smaller_batches_that_somebody_asks_for_do_not_wait_for_the_pages_ahead(
+    field: Field, threads: ThreadPoolExecutor
+) -> None:
+    """N-122: felt in the next batch."""
+    field.orders(40)
+    held = Held(1)
+    run = over(threads).launch()
+    with field.working():
+        wait_for(held.reached)
+        held.until_called(4)
+        run.tune(batch_rows=1)
+        held.free.set()
+        assert run.wait(timeout="20s")["batches"] == 2 + 32
+    assert field.one("select count(*) from orders where total = qty * 2") == 40
+
+
+def test_what_has_not_begun_when_a_run_is_paused_never_begins(field: Field) -> None:
+    """N-080: the pages ahead are cancelled in an executor that was given, too."""
+    field.orders(40)
+    heavy.hooks.clear()
+    with ThreadPoolExecutor(1) as one:
+        held, behind = Held(1), Held(2)
+        run = over(one, ahead=6).launch()
+        with field.working():
+            wait_for(held.reached)
+            until(lambda: field.row(run).rows == 4)
+            run.pause()
+            held.free.set()
+            until(lambda: run.snapshot().status == "paused")
+            behind.free.set()
+    heavy.hooks.clear()
+    assert [index for index, _ in held.calls] == [0, 1, 2]
+
+
 def test_a_cancel_does_not_wait_for_the_page_that_is_out(field: Field, threads: ThreadPoolExecutor) -> None:
     """N-081: no half batch, and what has not begun out there never begins."""
     field.orders(40)

@@ -76,6 +76,11 @@ class PageAhead:
     seen: bytes | None
     keys: KnownKeys
     coming: Future[PageBack] | None
+    limit: int
+
+    def is_next(self, at: Position, limit: int) -> bool:
+        """Say whether its turn has come as it was sent out, and nobody wants pages of under half its size by now."""
+        return (self.place.after, self.place.index) == (at.cursor, at.index + 1) and self.limit <= 2 * limit
 
 
 class ReadAhead:
@@ -94,7 +99,7 @@ class ReadAhead:
 
         What fails while reading ahead fails no page before it: it is read again when its turn comes.
         """
-        if self._pages and (self._pages[0].place.after, self._pages[0].place.index) != (at.cursor, at.index + 1):
+        if self._pages and not self._pages[0].is_next(at, limit):
             self.drop()
         if not self._pages:
             self._is_halted = False
@@ -148,6 +153,7 @@ class ReadAhead:
             seen=seen,
             keys=KnownKeys.of(reader),
             coming=self._calls.send(reader, place) if rows else None,
+            limit=limit,
         )
 
 
