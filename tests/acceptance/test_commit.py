@@ -34,11 +34,12 @@ def wire(dsn: str) -> Iterator[Wire]:
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize(("where", "torn"), [("before", 3), ("behind", 0)])
-def test_a_batch_whose_commit_lost_its_connection_is_done_once(
-    site: Site, wire: Wire, name: str, where: Cut, torn: int
-) -> None:
-    """N-062: tried again where the commit never arrived, and not where only its answer was lost."""
+@pytest.mark.parametrize("where", ["before", "behind"])
+def test_a_batch_whose_commit_lost_its_connection_is_done_once(site: Site, wire: Wire, name: str, where: Cut) -> None:
+    """N-062: tried again where the commit never arrived, and not where only its answer was lost.
+
+    Behind the commit of a batch without a handler the next one has begun, which is what is tried again then.
+    """
     site.fill(10_000, least=0.01)
     site.launch(name)
     worker = site.worker("only", visibility="30s", through=wire.dsn)
@@ -49,7 +50,7 @@ def test_a_batch_whose_commit_lost_its_connection_is_done_once(
     site.until_state("done")
     site.assert_exact()
     assert wire.broken == 3
-    assert site.tries() - site.ledger()["batches"] == torn
+    assert site.tries() - site.ledger()["batches"] == (3 if where == "before" or name == "by-set" else 0)
     assert (site.job()["claims"], site.job()["attempt"]) == (1, 1)
     assert len(worker.events("sweeps.batch.shrunk")) == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import tempfile
@@ -16,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 Cut = Literal["before", "behind", "during"]
 
-COMMIT = b"commit\0"
+COMMIT = re.compile(rb"commit(?: and chain)?\0")
 CHUNK = 65_536
 
 
@@ -78,10 +79,10 @@ class Wire:
         """Pass on what the client says until one of both is gone, or a commit is to be broken."""
         with pair:
             while said := pair.client.recv(CHUNK):
-                where = self._due() if COMMIT in said else None
+                where = self._due() if COMMIT.search(said) else None
                 if where == "before":
                     return
-                pair.is_silenced = where == "behind"
+                pair.is_silenced |= where == "behind"
                 pair.server.sendall(said)
                 if where == "during":
                     return

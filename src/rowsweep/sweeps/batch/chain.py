@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rowsweep.sweeps.batch.connection import CommitUnknown, check_committed
@@ -43,7 +43,7 @@ class Begun(Generic[Place, Page]):
     at: Place
     limit: int
     page: Page | None
-    cursor: Any
+    cursor: Any = None
     error: Exception | None = None
 
 
@@ -102,41 +102,48 @@ class Chain(Generic[Place, Page]):
         return Begun(at=at, limit=limit, page=page, cursor=cursor)
 
     def _close(self, at: Any, after: Any, limit: int, *, stored: bool) -> tuple[Begun[Place, Page] | None, BatchClosed]:
-        closer = self._closer
-        close = closer.made(at, after, stored=stored)
-        if not close.is_plain:
+        closer, behind = (
+            self._closer,
+            _Behind(self._held, lambda: self._next_begun(after, limit), self._statements.send),
+        )
+        close = closer.made(at, after, stored=stored, behind=behind)
+        if close.behind is None:
             closed = closer.checked(closer.ledger, close)
             self._held.commit()
             return None, closed
-        behind = _Behind(self._held, lambda: self._begin_next(after, limit))
-        closed = closer.send(closer.ledger, replace(close, behind=behind))
+        closed = closer.send(closer.ledger, close)
         if not closed.held:
             self._held.roll_back()
             raise closer.missed()
         return behind.settled(), closed
 
-    def _begin_next(self, at: Place, limit: int) -> Begun[Place, Page] | None:
+    def _next_begun(self, at: Place, limit: int) -> Begun[Place, Page] | None:
         page = self._statements.known(at, limit) if self._goes_on() else None
-        if page is None:
-            return None
-        self._held.send_begin()
-        return Begun(at=at, limit=limit, page=page, cursor=self._statements.send(at, page))
+        return None if page is None else Begun(at=at, limit=limit, page=page)
 
 
 class _Behind:
     """What travels behind a batch's closing statement: its commit, and the next batch."""
 
-    def __init__(self, held: BatchConnection, begin_next: Callable[[], Begun[Any, Any] | None]) -> None:
+    def __init__(
+        self,
+        held: BatchConnection,
+        next_begun: Callable[[], Begun[Any, Any] | None],
+        send: Callable[[Any, Any], Any],
+    ) -> None:
         self._held = held
-        self._begin_next = begin_next
+        self._next_begun = next_begun
+        self._send = send
         self._commit: Any = None
         self._following: Begun[Any, Any] | None = None
         self._error: Exception | None = None
 
     def send(self) -> None:
         """Send them."""
-        self._commit = self._held.connection.execute("commit", prepare=True)
-        self._following = self._begin_next()
+        following = self._following = self._next_begun()
+        self._commit = self._held.send_commit(begins=following is not None)
+        if following is not None:
+            following.cursor = self._send(following.at, following.page)
 
     def failed(self, error: Exception) -> None:
         """Keep the error until it is asked whose it is."""

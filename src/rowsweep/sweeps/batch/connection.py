@@ -152,6 +152,13 @@ class BatchConnection:
         self.connection.execute(_BEGIN, prepare=True)
         self.connection.execute(self._of_batch, prepare=True)
 
+    def send_commit(self, *, begins: bool) -> Any:
+        """Commit inside a pipeline, with the next batch's transaction begun where asked; answer the commit's cursor."""
+        cursor = self.connection.execute("commit and chain" if begins else "commit", prepare=False)
+        if begins:
+            self.connection.execute(self._of_batch, prepare=True)
+        return cursor
+
     def commit(self) -> None:
         """Commit the open transaction; raises CommitUnknown where the connection broke meanwhile."""
         connection = self.connection

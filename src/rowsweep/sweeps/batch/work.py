@@ -20,7 +20,7 @@ from rowsweep.sweeps.passes.position import PAGES_STEP, Plan, Position, as_check
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
-    from rowsweep.queue.records import BatchClosed, SweepTotals
+    from rowsweep.queue.records import BatchClosed, Behind, SweepTotals
     from rowsweep.queue.shards import ShardFigures
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
@@ -98,9 +98,17 @@ class Closer:
             raise InvariantBroken("The driver keeps no ledger.", fix="use PostgresDriver for sweeps")
         return ledger
 
-    def made(self, before: Checkpoint, after: Checkpoint, marker: str | None = None, *, stored: bool) -> BatchClose:
-        """Make the close that moves `before` to `after`."""
-        is_batch = after.index > before.index
+    def made(
+        self,
+        before: Checkpoint,
+        after: Checkpoint,
+        marker: str | None = None,
+        *,
+        stored: bool,
+        behind: Behind | None = None,
+    ) -> BatchClose:
+        """Make the close that moves `before` to `after`; only a plain one takes something with it."""
+        is_batch, restarts = after.index > before.index, self.restarts()
         shard = None if self.shard is None else self.shard(before, after)
         return BatchClose(
             claim=self.ctx.claim,
@@ -110,8 +118,9 @@ class Closer:
             value=after.as_json(),
             totals=self.totals(after) if is_batch and self.shard is None else None,
             marker=marker,
-            restarts=self.restarts(),
+            restarts=restarts,
             shard=shard,
+            behind=behind if stored and is_batch and not restarts and shard is None else None,
         )
 
     def checked(self, ledger: LedgerStore, close: BatchClose) -> BatchClosed:

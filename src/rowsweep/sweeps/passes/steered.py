@@ -26,7 +26,7 @@ from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.pacing import NO_RATE, Pacer
 from rowsweep.sweeps.passes.progress import Progress
 from rowsweep.sweeps.run import host
-from rowsweep.telemetry.events import emit
+from rowsweep.telemetry.events import emit, is_logged
 from rowsweep.telemetry.instruments import record_batch
 
 if TYPE_CHECKING:
@@ -175,6 +175,8 @@ class SteeredPass(ABC):
         if self._restarts:
             self._restarts, self._ctx.runner.has_restarted = False, True
         record_batch(self._sweep.name, rows=rows, seconds=milliseconds / 1000)
+        if not is_logged("sweeps.batch"):
+            return
         emit(
             "sweeps.batch",
             sweep=self._sweep.name,
