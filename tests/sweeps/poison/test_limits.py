@@ -9,6 +9,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.errors import InvalidOption, SweepFailed, TooManyRejected
+from rowsweep.queue.rejected import RejectedRow
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.export.declare import export_rows
 from rowsweep.sweeps.keyset.rows import Rows
@@ -39,6 +40,26 @@ def test_one_row_more_than_the_limit_fails_the_run_and_its_batch_rolls_back(fiel
     assert run.rejected()["key"].to_list() == ["10", "20", "110", "120", "210", "220"][:4]
     assert field.one("select max(id) from orders where total is not null") == 200
     assert field.job(run).attempt == 1
+
+
+def test_the_limit_is_of_the_whole_list_whoever_filled_it(field: Field) -> None:
+    """N-085, N-088: the jobs of one run share it."""
+    field.orders(100)
+    run: Any = None
+
+    def handler(batch: rs.Batch) -> None:
+        if batch.index == 0 and len(batch.rows) == 100:
+            others = [RejectedRow(table="-", key={"id": str(-number)}, error="no") for number in range(5)]
+            store = field.app.stores().rejected
+            assert store is not None
+            store.add(run.run_id, others)
+        if any(row["id"] == 7 for row in batch.rows):
+            raise ValueError("no")
+
+    run = backfill("totals", handler, rows=Rows("orders", columns=["id"]), max_rejected=5, **FIXED).launch()
+    with pytest.raises(SweepFailed, match=r"max_rejected=5\. The last one, id=7: ValueError: no"):
+        field.finish(run)
+    assert run.snapshot().rejected_rows == 5
 
 
 def test_a_third_of_the_rows_failing_stops_it_within_two_batches(field: Field) -> None:

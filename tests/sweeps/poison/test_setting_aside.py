@@ -76,6 +76,23 @@ def test_a_handler_that_returns_a_frame_fails_for_some_rows_alone(field: Field) 
     assert run.rejected()["error"][0] == "ValueError: no band for 1 of them"
 
 
+def test_a_frame_made_of_dicts_is_checked_against_its_own_part(field: Field) -> None:
+    """N-064, N-084: what an earlier part of the page staged is none of it."""
+    field.orders(60)
+
+    @backfill("bands", rows=Rows("orders", columns=["id"]), batch_rows=16, adapt=False, on_error="set-aside")
+    def bands(batch: rs.Batch) -> pl.DataFrame:
+        ids = [row["id"] for row in batch.rows]
+        if set(BAD) & set(ids):
+            raise ValueError("no")
+        return pl.DataFrame({"id": ids, "band": ["low"] * len(ids)})
+
+    run = bands.launch()
+    field.finish(run)
+    assert listed(run) == list(BAD)
+    assert field.one("select count(*) from orders where band = 'low'") == 56
+
+
 def test_a_handler_that_returns_dicts_fails_for_values_that_do_not_fit(field: Field) -> None:
     """N-064, N-084: a returned value that its column does not take is its row's fault, and needs no second try."""
     field.orders(60)
