@@ -25,6 +25,11 @@ ADD_ONE = "update counted set n = n + 1 where id = any(%s)"
 
 by_set = rs.backfill("by-set", rows=ROWS, set={"n": "n + 1"}, batch_rows=BATCH_ROWS, adapt=False)
 
+# Not zero behind it: it uses its condition up, while adding one a second time would show.
+unmarked = rs.backfill(
+    "unmarked", rows=rs.Rows("counted", where="n = 0"), set={"n": "n + 1"}, batch_rows=BATCH_ROWS, adapt=False
+)
+
 paced = rs.backfill("paced", rows=ROWS, set={"n": "n + 1"}, rate="1000/s", batch_rows=BATCH_ROWS, adapt=False)
 
 
@@ -160,6 +165,7 @@ SWEEPS: dict[str, rs.Sweep[Any]] = {
     for sweep in (
         by_set,
         paced,
+        unmarked,
         by_sql,
         by_frame,
         by_executor,

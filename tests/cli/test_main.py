@@ -79,7 +79,7 @@ def test_the_tree_is_whole() -> None:
         "demo", "run", "up", "worker", "scheduler", "relay", "ledger", "watch", "board",
         "tasks ls", "tasks next", "tasks fire",
         "outbox ls", "outbox retry",
-        "sweeps rejected", "sweeps retry-rejected",
+        "sweeps rejected", "sweeps retry-rejected", "sweeps verify",
         "sweeps ls", "sweeps show", "sweeps preview", "sweeps launch", "sweeps pause", "sweeps resume", "sweeps cancel",
         "sweeps tune", "sweeps apply",
         "jobs ls", "jobs dead", "jobs show", "jobs stats", "jobs counters", "jobs workers", "jobs names",

@@ -163,6 +163,26 @@ t = rs.backfill("totals", rows=rs.Rows("items"), set={"total": "price / (writes 
         assert "attached" in worker.err
 
 
+def test_a_run_is_verified_with_an_exit_code_for_scripts(items: CommandLine, dsn: str) -> None:
+    """N-057, N-106: 0 where it is complete, 1 where a row is due, 3 where that cannot be told."""
+    code = """
+import rowsweep as rs
+t = rs.backfill("totals", rows=rs.Rows("items", where="total is null"), set={"total": "price * 2"})
+b = rs.backfill("prices", rows=rs.Rows("items"), set={"price": "price + 1"})
+"""
+    write_app(Path.cwd(), code)
+    assert (items("run", "totals").code, items("run", "prices").code) == (0, 0)
+    complete = items("sweeps", "verify", "totals")
+    assert (complete.code, ": complete. Due: 0; matching: 0." in complete.out) == (0, True)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("update items set total = null where id = 7")
+    due = items("sweeps", "verify", "totals", "--json")
+    assert (due.code, due.json["due"], due.json["matching"], due.json["is_complete"]) == (1, 1, 1, False)
+    unknown = items("sweeps", "verify", "prices", "--timeout", "1m")
+    assert (unknown.code, "cannot be told" in unknown.out) == (3, True)
+    assert items("sweeps", "verify", "nothing").code == 1
+
+
 def test_only_a_purge_is_confirmed(items: CommandLine) -> None:
     for command in (("sweeps", "launch"), ("run",)):
         refused = items(*command, "totals", "--confirm", "0.5")

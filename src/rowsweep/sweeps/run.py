@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, Wanted
     from rowsweep.sweeps.batch.source import Lender
     from rowsweep.sweeps.health.signals import HealthCheck
+    from rowsweep.sweeps.late.receipt import Receipt
 
 _LOOK_SECONDS: Final = 0.25
 _LONGEST_REASON: Final = 1_000
@@ -179,6 +180,17 @@ class Run:
         self._app.tell(row)
         self._last = snapshot_of(row, self._last)
         return self._last
+
+    def verify(self, timeout: str | timedelta = "5m") -> Receipt:
+        """Count what still matches of the run's rows, in one snapshot, and answer the receipt; nothing is changed.
+
+        The sweep must be declared here. Raises UnknownJob, SweepNotFound before its pass has begun,
+        ChangedSinceApplied where it is declared over other rows now, TimedOut where counting takes longer.
+        """
+        from rowsweep.sweeps.late.receipt import verify
+
+        seconds = duration(timeout, option="timeout").total_seconds()
+        return verify(self._app, self._row(), timeout_seconds=seconds)
 
     def rejected(self) -> pl.DataFrame:
         """Answer the rows that were set aside and not done since: key, error, and when it was found.

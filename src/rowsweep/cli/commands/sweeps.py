@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rowsweep.cli.commands import apply, rejected
+from rowsweep.cli.commands import apply, rejected, verify
 from rowsweep.cli.commands.ledger import Kind, leave_watched, say_launched
 from rowsweep.cli.everywhere import EPILOG, RunText, Wait
 from rowsweep.cli.session import read_json, session_of
@@ -48,6 +48,7 @@ def add_to(application: typer.Typer) -> None:
     """Add the commands to the application."""
     apply.add_to(_sweeps)
     rejected.add_to(_sweeps)
+    verify.add_to(_sweeps)
     application.add_typer(_sweeps, name="sweeps")
 
 

@@ -1,0 +1,194 @@
+"""The receipt of a sweep: what in its table still matches, at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+from rowsweep.errors import InvalidOption, SweepNotFound, TimedOut
+from rowsweep.sweeps.handle import TableSweep
+from rowsweep.sweeps.keyset.cursor import run
+from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.late.convergence import would_change
+from rowsweep.sweeps.late.look import LEFT_STEP
+from rowsweep.sweeps.late.writers import Writers, find_writers
+from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, as_checkpoint
+from rowsweep.sweeps.registry import get_sweep
+from rowsweep.sweeps.setup import Setup, check_source
+from rowsweep.sweeps.spec import SweepSpec
+
+if TYPE_CHECKING:
+    from psycopg.sql import Composed
+
+    from rowsweep.queue.records import Backfill, Step
+    from rowsweep.sweeps.run import Host
+
+_TAKEN: Final = "select pg_catalog.pg_current_snapshot()::pg_catalog.text, pg_catalog.now()"
+
+KeyRange = tuple[tuple[str, ...] | None, tuple[str, ...] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a run's table holds at one instant, in one snapshot of the database.
+
+    `matching` are the rows for which `where` holds (without one: all), `due` those of them that the sweep would have to
+    do: None where that cannot be told, since rows that it did match still. `covered` are the key ranges that the run
+    has gone over, `(after, up to]`, None an open end. `rejected` rows are set aside. `writers` had written to the table
+    and were open a moment before: what they wrote may not be in the snapshot.
+    """
+
+    run_id: str
+    name: str
+    status: str
+    table: str
+    where: str | None
+    rows: int
+    matching: int
+    due: int | None
+    rejected: int
+    covered: tuple[KeyRange, ...]
+    writers: int
+    snapshot: str
+    at: datetime
+
+    @property
+    def is_complete(self) -> bool | None:
+        """Whether the run is done and nothing is due or open; None where that cannot be told."""
+        if self.status != "done" or self.rejected or self.writers or self.due:
+            return False
+        return None if self.due is None else True
+
+    @property
+    def words(self) -> str:
+        """Say it in one line."""
+        due = "cannot be told" if self.due is None else f"{self.due:,}"
+        held = "" if not self.writers else f", {self.writers} open transaction{'s' * (self.writers > 1)} unseen"
+        aside = "" if not self.rejected else f", {self.rejected:,} set aside"
+        state = {True: "complete", False: "not complete", None: "cannot be told"}[self.is_complete]
+        return (
+            f"{self.name} on {self.table}: {state}. Due: {due}; matching: {self.matching:,}{aside}{held}. "
+            f"Run {self.run_id} is {self.status}, {self.rows:,} rows; snapshot {self.snapshot} at {self.at:%F %T} UTC."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Answer it as plain JSON, `is_complete` besides."""
+        return {**asdict(self), "at": self.at.isoformat(), "is_complete": self.is_complete}
+
+
+def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
+    """Count what still matches of a run's table, in one snapshot.
+
+    Raises UnknownJob where the sweep is not declared here, SweepNotFound before its pass has begun, InvalidOption for
+    a purge, ChangedSinceApplied where table, key or where are not those of the run, TimedOut.
+    """
+    sweep = get_sweep(row.name)
+    if not isinstance(sweep, TableSweep):
+        raise InvalidOption(
+            f"{row.name!r} is a purge: it has no rows of one table to verify.",
+            fix=f"rowsweep sweeps preview {row.name}",
+            meta={"option": "run", "kind": row.kind},
+        )
+    steps = {step.name: step for step in app.driver.stores().steps.list(row.run_id)}
+    setup = _setup_of(row, steps)
+    check_source(sweep.name, setup, sweep.spec.rows)
+    held = sweep.held_on(app, None, sweep.tenant_for(sweep.options.input.parse(row.input)))
+    try:
+        # Before the snapshot: a writer that ends in between is then in one of the two.
+        with held.transaction(reads=True):
+            writers = find_writers(held.connection, setup.table)
+        with held.transaction(reads=True):
+            held.connection.execute(f"set local statement_timeout = {round(timeout_seconds * 1000)}")
+            asked = _Asked(connection=held.connection, sweep=sweep, row=row, setup=setup, steps=steps, writers=writers)
+            return asked.receipt()
+    except psycopg.errors.QueryCanceled as error:
+        raise TimedOut(
+            f"Counting the rows of {setup.table.qualified} took longer than {timeout_seconds:g} s.",
+            fix='run.verify(timeout="1h"), or an index that the condition can use',
+            meta={"run_id": str(row.run_id)},
+        ) from error
+    finally:
+        held.release()
+
+
+def _setup_of(row: Backfill, steps: dict[str, Step]) -> Setup:
+    stored = steps.get(SETUP_STEP)
+    if stored is None or stored.status != "done":
+        raise SweepNotFound(
+            f"The pass of run {row.run_id} has not begun: there is nothing to verify yet.",
+            fix=f"rowsweep watch {row.run_id}",
+            meta={"run_id": str(row.run_id)},
+        )
+    return Setup.from_json(stored.output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """Whose rows are counted, and how."""
+
+    connection: Any
+    sweep: TableSweep[Any]
+    row: Backfill
+    setup: Setup
+    steps: dict[str, Step]
+    writers: Writers
+
+    def receipt(self) -> Receipt:
+        """Count, and say when and in which snapshot."""
+        taken = run(self.connection, _TAKEN).fetchone()
+        assert taken is not None  # noqa: S101 - one row
+        row, setup = self.row, self.setup
+        matching = self._count()
+        return Receipt(
+            run_id=str(row.run_id),
+            name=row.name,
+            status=row.status,
+            table=setup.table.qualified,
+            where=self.sweep.spec.rows.where,
+            rows=row.rows,
+            matching=matching,
+            due=self._due(matching),
+            rejected=row.rejected_rows,
+            covered=self._covered(),
+            writers=len(self.writers.open),
+            snapshot=taken[0],
+            at=taken[1],
+        )
+
+    def _count(self, also: Composed | None = None) -> int:
+        setup = self.setup
+        if setup.is_over_nothing:
+            return 0
+        selected = replace(setup.statements(self.sweep.spec.rows), also=also).matching()
+        values = {**(setup.params or {}), **cursor_values("u", setup.upper)}
+        whole = psycopg.sql.SQL("select pg_catalog.count(*) from ({}) rs_matching").format(selected)
+        found = run(self.connection, whole, values).fetchone()
+        assert found is not None  # noqa: S101 - an aggregate
+        return int(found[0])
+
+    def _due(self, matching: int) -> int | None:
+        sweep, setup = self.sweep, self.setup
+        assignments, where = sweep.assignments, sweep.spec.rows.where
+        is_unchanged = setup.assigned == (None if assignments is None else dict(assignments))
+        if not matching or setup.only is not None:
+            return 0 if setup.only is None else None
+        if not isinstance(sweep.spec, SweepSpec) or not is_unchanged:
+            return None
+        if assignments is not None and setup.converges:
+            return self._count(would_change(setup.statements(sweep.spec.rows), assignments))
+        uses_up = where is not None and setup.looks_again and sweep.spec.late != "report"
+        is_looked_behind = assignments is None or sweep.spec.source is None
+        return matching if uses_up and is_looked_behind and not _with(self.steps, LEFT_STEP) else None
+
+    def _covered(self) -> tuple[KeyRange, ...]:
+        """Answer how far each job of the run is."""
+        places = [as_checkpoint(step.output, step.name) for step in _with(self.steps, PAGES_STEP)]
+        return tuple((None, self.setup.upper if at.ended else at.cursor) for at in places)
+
+
+def _with(steps: dict[str, Step], name: str) -> list[Step]:
+    """Answer the steps of that name, of each of a run's jobs."""
+    return [step for key, step in steps.items() if key == name or key.startswith(f"{name}:")]

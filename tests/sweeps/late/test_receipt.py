@@ -1,0 +1,137 @@
+"""The receipt of a run says what still matches, in one snapshot, and what it cannot tell."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import rowsweep as rs
+from rowsweep.errors import ChangedSinceApplied, InvalidOption, SweepNotFound, TimedOut
+from tests.sweeps.field import Field
+from tests.sweeps.late.test_look import INSERT, orders_without, totals_sweep, writing
+
+
+def test_a_run_that_left_nothing_is_complete(field: Field) -> None:
+    """N-057: predicate, rows, ranges, snapshot, instant."""
+    field.orders(20)
+    run = totals_sweep().launch()
+    field.finish(run)
+    receipt = run.verify()
+    assert receipt.is_complete is True
+    assert (receipt.where, receipt.rows, receipt.matching, receipt.due) == ("total is null", 20, 0, 0)
+    assert (receipt.covered, receipt.writers, receipt.rejected) == (((None, None),), 0, 0)
+    assert receipt.snapshot.count(":") == 2
+    assert receipt.at.utcoffset() is not None
+    assert receipt.as_json()["is_complete"] is True
+    assert "complete. Due: 0; matching: 0." in receipt.words
+
+
+def test_rows_of_a_transaction_that_outlived_the_wait_are_found(field: Field) -> None:
+    """N-057: while it is open the receipt says so, behind it the row is due."""
+    orders_without(field, 3)
+    with writing(field, INSERT) as writer:
+        run = totals_sweep(late_wait="0s").launch()
+        assert field.finish(run)["late"]["writers"] == 1
+        receipt = run.verify()
+        assert (receipt.is_complete, receipt.writers, receipt.due) == (False, 1, 0)
+        assert "1 open transaction unseen" in receipt.words
+        writer.commit()
+    receipt = run.verify()
+    assert (receipt.is_complete, receipt.matching, receipt.due, receipt.writers) == (False, 1, 1, 0)
+
+
+def test_rows_that_match_and_would_not_change_are_not_due(field: Field) -> None:
+    """N-057: a total of no price stays null."""
+    field.orders(20)
+    field.sql("alter table orders alter price drop not null; update orders set price = null where id > 18")
+    run = totals_sweep().launch()
+    field.finish(run)
+    receipt = run.verify()
+    assert (receipt.is_complete, receipt.matching, receipt.due) == (True, 2, 0)
+
+
+def test_what_cannot_be_told_is_not_claimed(field: Field) -> None:
+    """N-057: a condition that holds behind the sweep, or none, proves nothing."""
+    field.orders(8)
+
+    @rs.backfill("bands", rows=rs.Rows("orders", where="price > 0"), batch_rows=4, adapt=False)
+    def bands(batch: rs.Batch) -> pl.DataFrame:
+        return batch.frame.select("id", band=pl.lit("low"))
+
+    run = bands.launch()
+    field.finish(run)
+    receipt = run.verify()
+    assert (receipt.is_complete, receipt.matching, receipt.due) == (None, 8, None)
+    assert "cannot be told" in receipt.words
+
+
+def test_a_used_up_condition_of_a_handler_is_a_proof(field: Field) -> None:
+    """N-057: whatever matches now became due behind the sweep."""
+    field.orders(8)
+
+    @rs.backfill("bands", rows=rs.Rows("orders", where="band is null"), batch_rows=4, adapt=False)
+    def bands(batch: rs.Batch) -> pl.DataFrame:
+        return batch.frame.select("id", band=pl.lit("low"))
+
+    run = bands.launch()
+    field.finish(run)
+    assert run.verify().is_complete is True
+    field.sql("update orders set band = null where id = 4")
+    assert (run.verify().is_complete, run.verify().due) == (False, 1)
+
+
+def test_a_run_under_way_is_not_complete_and_says_how_far_it_is(field: Field) -> None:
+    """N-057: the ranges that it has gone over."""
+    field.orders(20)
+
+    @rs.backfill("bands", rows=rs.Rows("orders", where="band is null"), batch_rows=4, adapt=False)
+    def bands(batch: rs.Batch) -> pl.DataFrame:
+        if batch.index == 2:
+            run.pause()
+        return batch.frame.select("id", band=pl.lit("low"))
+
+    run = bands.launch()
+    with pytest.raises(SweepNotFound, match="has not begun"):
+        run.verify()
+    field.tick()
+    receipt = run.verify()
+    assert (receipt.is_complete, receipt.status, receipt.covered) == (False, "paused", ((None, ("12",)),))
+    assert (receipt.rows, receipt.matching, receipt.due) == (12, 8, 8)
+
+
+def test_an_export_is_counted_and_a_purge_refused(field: Field, tmp_path: object) -> None:
+    """N-057: an export does not look again; its receipt has both figures."""
+    field.orders(8)
+    run = rs.export_rows("out", rows=rs.Rows("orders"), to=f"{tmp_path}/out").launch()
+    field.finish(run)
+    receipt = run.verify()
+    assert (receipt.is_complete, receipt.rows, receipt.matching, receipt.due) == (None, 8, 8, None)
+    field.sql("create table events (id int primary key, at timestamptz); create index on events (at)")
+    purge = rs.purge("old", targets=lambda: [rs.older_than("events", "at", days=1)]).launch()
+    field.finish(purge)
+    with pytest.raises(InvalidOption, match="is a purge"):
+        purge.verify()
+
+
+def test_another_condition_than_the_run_had_is_refused_and_a_long_count_given_up(field: Field) -> None:
+    """N-057, N-071."""
+    field.orders(8)
+    run = totals_sweep(where="total is null and pg_sleep(0.0) is not null").launch()
+    field.finish(run)
+    field.sql("update orders set total = null")
+    totals = rs.Rows("orders", where="total is null and pg_sleep(0.2) is not null")
+    _declare_again(totals)
+    with pytest.raises(ChangedSinceApplied, match="where"):
+        run.verify()
+    slow = _declare_again(totals).launch(force=True)
+    field.finish(slow)
+    field.sql("update orders set total = null")
+    with pytest.raises(TimedOut, match=r"longer than 0\.1 s"):
+        slow.verify(timeout="100ms")
+
+
+def _declare_again(rows: rs.Rows) -> rs.Sweep[object]:
+    from rowsweep.jobs.registry import reset_jobs
+
+    reset_jobs()
+    return rs.backfill("totals", rows=rows, set={"total": "price * qty"}, batch_rows=4, adapt=False)
