@@ -152,3 +152,34 @@ def test_a_pass_without_other_writers_has_nothing_late(field: Field) -> None:
     field.sql("update orders set total = null")
     result = field.sweep(sweep, force=True)
     assert (result["rows"], result["late"]) == (20, NONE_LATE)
+
+
+def test_shards_look_again_together_once_all_have_passed(field: Field) -> None:
+    """N-087, N-057: a late row of each range is found, and the receipt knows what each has covered."""
+    orders_without(field, 3, 18)
+    run = totals_sweep(shards=2).launch()
+    late = "insert into orders (id, price, qty) values (18, 2, 5)"
+    with writing(field, INSERT, late) as writer, field.working(concurrency=4):
+        until(waits_for_writers(field, run))
+        writer.commit()
+        totals = run.wait(timeout="20s")
+    assert (totals["rows"], totals["shards"], totals["late"]["rows"]) == (20, 2, 2)
+    assert field.sql(UNSWEPT) == []
+    receipt = run.verify()
+    assert receipt.is_complete is True
+    (first, middle), (again, last) = sorted(receipt.covered, key=lambda each: each[0] is not None)
+    assert (first, middle, last) == (None, again, None)
+
+
+def test_shards_that_leave_a_row_that_matches_prove_nothing(field: Field) -> None:
+    """N-087, N-060: one shard's row that outlasts its condition speaks for all."""
+    orders_without(field, 3)
+    field.sql("update orders set qty = 1; update orders set qty = 0 where id = 19")
+    run = totals_sweep(where="qty < 2", set={"qty": "qty + 1"}, shards=2).launch()
+    late = "insert into orders (id, price, qty) values (3, 1, 0)"
+    with writing(field, late) as writer, field.working(concurrency=4):
+        until(waits_for_writers(field, run))
+        writer.commit()
+        totals = run.wait(timeout="20s")
+    assert totals["late"] == {"rows": 0, "writers": 0, "unsure": 1}
+    assert field.sql("select id, qty from orders where qty < 2 order by id") == [(3, 0), (19, 1)]

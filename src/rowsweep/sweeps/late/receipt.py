@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
     from rowsweep.queue.records import Backfill, Step
+    from rowsweep.sweeps.passes.position import Position
     from rowsweep.sweeps.run import Host
 
 _TAKEN: Final = "select pg_catalog.pg_current_snapshot()::pg_catalog.text, pg_catalog.now()"
@@ -184,9 +185,17 @@ class _Asked:
         return matching if uses_up and is_looked_behind and not _with(self.steps, LEFT_STEP) else None
 
     def _covered(self) -> tuple[KeyRange, ...]:
-        """Answer how far each job of the run is."""
+        """Answer the ranges that each job of the run has gone over."""
         places = [as_checkpoint(step.output, step.name) for step in _with(self.steps, PAGES_STEP)]
-        return tuple((None, self.setup.upper if at.ended else at.cursor) for at in places)
+        return tuple(covered for at in places for covered in _behind(at, self.setup.upper))
+
+
+def _behind(at: Position, upper: tuple[str, ...] | None) -> list[KeyRange]:
+    """Answer the ranges behind a position: those that it has passed, and the one that it is in."""
+    after, end = (None, upper) if at.range is None else (at.range.after, at.range.to)
+    to = end if at.ended else at.cursor
+    is_begun = at.ended or to != after
+    return [*((each.after, each.to) for each in at.behind), *([(after, to)] if is_begun else [])]
 
 
 def _with(steps: dict[str, Step], name: str) -> list[Step]:
