@@ -159,8 +159,11 @@ t = rs.backfill("totals", rows=rs.Rows("items"), set={"total": "price / (writes 
         launched = items("sweeps", "retry-rejected", "totals", "--json")
         assert launched.json["options"] == {"retry_of": first}
         assert items("run", "totals").code == 1
-        worker = items("sweeps", "retry-rejected", first)
-        assert "attached" in worker.err
+        assert "attached" in items("sweeps", "retry-rejected", first).err
+        more = ("--force", "--on-error", "stop", "--max-rejected", "5", "--json")
+        kept = items("sweeps", "launch", "totals", *more).json["options"]
+        assert kept == {"force": True, "on_error": "stop", "max_rejected": 5}
+        assert items("sweeps", "launch", "totals", "--on-error", "skip").code == 2
 
 
 def test_a_run_is_verified_with_an_exit_code_for_scripts(items: CommandLine, dsn: str) -> None:

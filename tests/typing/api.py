@@ -234,6 +234,8 @@ def sweeps() -> None:
     aside = rs.backfill("aside", handler, rows=rs.Rows("orders"), on_error="set-aside", max_rejected=50).launch()
     assert_type(aside.rejected(), pl.DataFrame)
     assert_type(aside.retry_rejected(), rs.Run)
+    totals.launch(on_error="set-aside", max_rejected=5)
+    totals.launch(on_error="skip")  # type: ignore[arg-type]
     rs.backfill("skip", handler, rows=rs.Rows("orders"), on_error="skip")  # type: ignore[call-overload]
     rs.backfill("both", handler, rows=rs.Rows("orders"), set={"total": "1"})  # type: ignore[call-overload]
     rs.backfill("set", rows=rs.Rows("orders"), set={"total": "1"}, atomic=False)  # type: ignore[call-overload]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs.concurrency import Keyed
@@ -19,7 +19,7 @@ from rowsweep.jobs.origin import Origin
 from rowsweep.jobs.retry import Retry
 from rowsweep.sweeps.health.choice import INHERIT, checks_of, name_of
 from rowsweep.sweeps.launches import gate
-from rowsweep.sweeps.spec import PassSpec, TableSpec
+from rowsweep.sweeps.spec import PassSpec, Rejecting, TableSpec
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -69,16 +69,19 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
         delay: str | timedelta | None = None,
         rate: str | None = None,
         batch_rows: int | None = None,
+        **rejecting: Unpack[Rejecting],
     ) -> Run:
         """Check the declaration against the database, ask the gate, and put one run on the queue; answer its `Run`.
 
         While a run of it with that input is live, answers that one. In a kernel or script a worker thread works it,
-        unless `connect(work=False)`. `force` runs one that was applied already; `rate` and `batch_rows` are this
-        run's. Raises UnknownSource, InvalidKey, InvalidSweepSql, InvalidInput, and the gate's refusals.
+        unless `connect(work=False)`. `force` runs one that was applied already; `rate`, `batch_rows`, and a
+        backfill's `on_error` and `max_rejected` are this run's. Raises UnknownSource, InvalidKey, InvalidSweepSql,
+        InvalidInput, and the gate's refusals.
         """
         from rowsweep.sweeps.launches.launch import LaunchOptions, launch
 
-        return launch(self, value, LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows))
+        options = LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows, **rejecting)
+        return launch(self, value, options)
 
     @abstractmethod
     def preview(self, n: int = 10, value: In | None = None, *, allow_effects: bool = False) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from rowsweep.options import Rate, count, duration, rate
 from rowsweep.queue.shards import MOST_SHARDS
@@ -27,6 +27,13 @@ MOST_BATCH_ROWS: Final = 1_000_000
 MOST_REJECTED: Final = 10_000
 
 OnError = Literal["stop", "set-aside"]
+
+
+class Rejecting(TypedDict, total=False):
+    """What a launch may say of rows that fail by themselves, in the declaration's place."""
+
+    on_error: OnError | None
+    max_rejected: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,8 +119,29 @@ def test_options_that_say_nothing_are_refused(option: dict[str, Any]) -> None:
         sweep(**option)
 
 
-def test_an_export_and_a_purge_take_no_such_option() -> None:
+def test_a_launch_may_say_it_in_the_declaration_s_place_and_a_resumed_run_keeps_to_it(field: Field) -> None:
+    """N-083, N-085: kept with the run."""
+    failing(field, "id % 100 = 10", rows=400)
+    totals = sweep(on_error="stop")
+    run = totals.launch(on_error="set-aside", max_rejected=2)
+    with pytest.raises(SweepFailed, match="max_rejected=2"):
+        field.finish(run)
+    assert run.snapshot().options == {"on_error": "set-aside", "max_rejected": 2}
+    field.sql("update orders set qty = 1 where id = 210")
+    run.resume()
+    with pytest.raises(SweepFailed, match="id=310"):
+        field.finish(run)
+    assert run.rejected()["key"].to_list() == ["10", "110"]
+    with pytest.raises(InvalidOption, match="max_rejected"):
+        totals.launch(max_rejected=0)
+
+
+def test_an_export_and_a_purge_take_no_such_option(field: Field) -> None:
     """D-1: an export leaves out no row, a purge reports the rows it could not remove."""
+    field.orders(1)
+    for other in (export_rows("out", rows=Rows("orders"), to="/nowhere"), purge("gone", targets=list)):
+        with pytest.raises(InvalidOption, match="on_error is an option of backfills"):
+            other.launch(on_error="set-aside")
     given: Any = {"on_error": "set-aside"}
     with pytest.raises(rs.errors.InvalidDeclaration, match="on_error"):
         export_rows("out", rows=Rows("orders"), to="/nowhere", **given)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rowsweep.cli.commands.sweeps import BatchRows, Confirm, Force, Name, Rate, confirmation
-from rowsweep.cli.everywhere import EPILOG
+from rowsweep.cli.everywhere import EPILOG, MaxRejected, OnErrorFlag
 from rowsweep.cli.following import SECONDS_BETWEEN_LOOKS, display_for
 from rowsweep.cli.lease import ForeignLease
 from rowsweep.cli.session import Session, read_json, session_of
@@ -40,6 +40,8 @@ def run(  # noqa: PLR0913 - one parameter a flag
     batch_rows: BatchRows = None,
     rate: Rate = None,
     confirm: Confirm = None,
+    on_error: OnErrorFlag = None,
+    max_rejected: MaxRejected = None,
     visibility: Annotated[
         str,
         typer.Option(
@@ -59,7 +61,9 @@ def run(  # noqa: PLR0913 - one parameter a flag
     with session.app(declares=True) as app:
         sweep = get_sweep(name)
         more = confirmation(sweep, confirm)
-        launched = sweep.launch(value, force=force, rate=rate, batch_rows=batch_rows, **more)
+        launched = sweep.launch(
+            value, force=force, rate=rate, batch_rows=batch_rows, on_error=on_error, max_rejected=max_rejected, **more
+        )
         if launched.attached:
             _take_up(session, launched, sweep, is_steered=force or rate is not None or batch_rows is not None)
         worker = app.worker(queues=[sweep.options.queue], names=[name], concurrency=1, visibility=visibility)

@@ -8,7 +8,7 @@ import typer
 
 from rowsweep.cli.commands import apply, rejected, verify
 from rowsweep.cli.commands.ledger import Kind, leave_watched, say_launched
-from rowsweep.cli.everywhere import EPILOG, RunText, Wait
+from rowsweep.cli.everywhere import EPILOG, MaxRejected, OnErrorFlag, RunText, Wait
 from rowsweep.cli.session import read_json, session_of
 from rowsweep.cli.stopping import Signals
 from rowsweep.errors import RowsweepError, SweepFailed
@@ -124,6 +124,8 @@ def launch(  # noqa: PLR0913 - one parameter a flag
     batch_rows: BatchRows = None,
     rate: Rate = None,
     confirm: Confirm = None,
+    on_error: OnErrorFlag = None,
+    max_rejected: MaxRejected = None,
     delay: Annotated[str | None, typer.Option(metavar="SPAN", help="Start it that much later, such as 2h.")] = None,
     wait: Wait = False,
 ) -> None:
@@ -138,7 +140,16 @@ def launch(  # noqa: PLR0913 - one parameter a flag
     with session.app(declares=True), Signals() as signals:
         sweep = get_sweep(name)
         more = confirmation(sweep, confirm)
-        run = sweep.launch(value, force=force, rate=rate, batch_rows=batch_rows, delay=delay, **more)
+        run = sweep.launch(
+            value,
+            force=force,
+            rate=rate,
+            batch_rows=batch_rows,
+            delay=delay,
+            on_error=on_error,
+            max_rejected=max_rejected,
+            **more,
+        )
         last = say_launched(run, session.output, signals if wait else None)
     leave_watched(last, session.output, signals)
 

@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rowsweep.errors import SweepNotLive
+from rowsweep.errors import InvalidOption, SweepNotLive
 from rowsweep.jobs.request import EnqueueOptions
 from rowsweep.options import count, finite, rate
 from rowsweep.queue.records import LIVE_STATES, NewBackfill
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.registry import get_sweep
 from rowsweep.sweeps.run import Host, Run, host, ledger_of
-from rowsweep.sweeps.spec import MOST_BATCH_ROWS
+from rowsweep.sweeps.spec import MOST_BATCH_ROWS, OnError, check_rejecting
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
@@ -24,16 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
-    """What a launch says besides the input; `rate`, `batch_rows` and a purge's `confirm` travel with the run."""
+    """What a launch says besides the input; all but `force` and `delay` is the run's own, and travels with it."""
 
     force: bool = False
     delay: str | timedelta | None = None
     rate: str | None = None
     batch_rows: int | None = None
     confirm: float | None = None
+    on_error: OnError | None = None
+    max_rejected: int | None = None
     retry_of: UUID | None = None
 
     def __post_init__(self) -> None:
+        check_rejecting(self.on_error or "stop", 1 if self.max_rejected is None else self.max_rejected)
         if self.rate is not None:
             rate(self.rate, option="rate")
         if self.confirm is not None:
@@ -48,6 +51,8 @@ class LaunchOptions:
             "rate": self.rate,
             "batch_rows": self.batch_rows,
             "confirm": self.confirm,
+            "on_error": self.on_error,
+            "max_rejected": self.max_rejected,
             "retry_of": None if self.retry_of is None else str(self.retry_of),
         }
         return {name: value for name, value in given.items() if value is not None}
@@ -58,6 +63,7 @@ def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:
     app = host()
     driver = app.driver
     ledger = ledger_of(driver)
+    _check_rejects(sweep, options)
     request = sweep.request(value, EnqueueOptions(delay=options.delay))
     live = find_live(ledger, sweep, request.input)
     if live is not None:
@@ -67,6 +73,18 @@ def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:
     run = _enqueue(app, sweep, request, options)
     app.work_here()
     return run
+
+
+def _check_rejects(sweep: Sweep[Any], options: LaunchOptions) -> None:
+    """Refuse to let an export leave rows out, or a purge, which reports those that it could not remove anyway."""
+    given = {"on_error": options.on_error, "max_rejected": options.max_rejected}
+    wrong = next((option for option, value in given.items() if value is not None), None)
+    if wrong is not None and sweep.sweep_kind != "backfill":
+        raise InvalidOption(
+            f"{wrong} is an option of backfills; {sweep.name!r} is of the kind {sweep.sweep_kind!r}.",
+            fix=f"launch it without {wrong}=",
+            meta={"option": wrong},
+        )
 
 
 def retry_rejected(row: Backfill) -> Run:

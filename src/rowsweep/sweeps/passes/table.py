@@ -41,6 +41,7 @@ from rowsweep.sweeps.poison.retry import finder_over, over_listed
 from rowsweep.sweeps.poison.work import SettingAside, setting_aside
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import Setup, check_source, count_rows, set_up, settings_for
+from rowsweep.sweeps.spec import MOST_REJECTED
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -330,14 +331,14 @@ class BackfillPass(Pass, SecondLook):
 
     def _limits(self) -> Limits | None:
         """Answer how many rows may be set aside; None where the first batch that fails is to stop the run."""
-        spec, row = self._sweep.spec, self._row
-        retries = gate.retried_run(self._options) is not None
-        if spec.on_error == "stop" and not retries:
+        spec, row, options = self._sweep.spec, self._row, self._options
+        retries = gate.retried_run(options) is not None
+        if (options.get("on_error") or spec.on_error) == "stop" and not retries:
             return None
         return Limits(
             sweep=self._sweep.name,
             run_id=self._ctx.run_id,
-            most=spec.max_rejected,
+            most=MOST_REJECTED if retries else options.get("max_rejected") or spec.max_rejected,
             seen=max(row.rows, self._at.rows) + row.rejected_rows,
             rejected=row.rejected_rows,
             most_share=None if retries else MOST_SHARE,

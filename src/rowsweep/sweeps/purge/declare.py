@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
@@ -17,7 +17,7 @@ from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import count, duration, finite, format_duration
 from rowsweep.sweeps.handle import Sweep, digest, sweep_options
 from rowsweep.sweeps.refusals import refused
-from rowsweep.sweeps.spec import PassSpec, code_of
+from rowsweep.sweeps.spec import PassSpec, Rejecting, code_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,6 +88,7 @@ class Purge(Sweep[None]):
         rate: str | None = None,
         batch_rows: int | None = None,
         confirm: float | None = None,
+        **rejecting: Unpack[Rejecting],
     ) -> Run:
         """Ask the gate and put one run on the queue; answer its `Run`.
 
@@ -96,7 +97,9 @@ class Purge(Sweep[None]):
         """
         from rowsweep.sweeps.launches.launch import LaunchOptions, launch
 
-        options = LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows, confirm=confirm)
+        options = LaunchOptions(
+            force=force, delay=delay, rate=rate, batch_rows=batch_rows, confirm=confirm, **rejecting
+        )
         return launch(self, value, options)
 
     def preview(self, n: int = 10, value: None = None, *, allow_effects: bool = False) -> pl.DataFrame:  # noqa: ARG002
