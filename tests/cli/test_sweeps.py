@@ -160,6 +160,9 @@ t = rs.backfill("totals", rows=rs.Rows("items"), set={"total": "price / (writes 
         assert launched.json["options"] == {"retry_of": first}
         assert items("run", "totals").code == 1
         assert "attached" in items("sweeps", "retry-rejected", first).err
+        assert f"those left: rowsweep sweeps rejected {first}" in items("sweeps", "rejected", "totals").err
+        refused = json.loads(items("sweeps", "retry-rejected", "totals", "--json").err)
+        assert (refused["code"], refused["fix"]) == ("X_SWEEP_NOT_LIVE", f"rowsweep sweeps rejected {first}")
         more = ("--force", "--on-error", "stop", "--max-rejected", "5", "--json")
         kept = items("sweeps", "launch", "totals", *more).json["options"]
         assert kept == {"force": True, "on_error": "stop", "max_rejected": 5}

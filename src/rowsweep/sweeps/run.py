@@ -193,7 +193,7 @@ class Run:
         return verify(self._app, self._row(), timeout_seconds=seconds)
 
     def rejected(self) -> pl.DataFrame:
-        """Answer the rows that were set aside and not done since: key, error, and when it was found.
+        """Answer the rows that were set aside and that no retry has done since: key, error, and when it was found.
 
         The key is the database's text of it; of a key of several columns, these with their names as JSON.
         """

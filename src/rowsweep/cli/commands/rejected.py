@@ -18,12 +18,17 @@ def add_to(sweeps: typer.Typer) -> None:
 
 
 def rejected(context: typer.Context, run: RunText) -> None:
-    """List the rows that a run set aside and that are not done since: key, error, instant."""
+    """List the rows that a run set aside and that no retry has done since: key, error, instant."""
+    from rowsweep.sweeps.launches.gate import retried_run
     from rowsweep.sweeps.poison.rejected import rejected_rows
 
     session = session_of(context)
     with session.app() as app:
-        rows = rejected_rows(app.driver, app.run_of(run).run_id)
+        found = app.run_of(run)
+        rows = rejected_rows(app.driver, found.run_id)
+        former = retried_run(found.snapshot().options)
+    if former is not None:
+        session.output.note(f"Run {found.run_id} tries rows again; those left: rowsweep sweeps rejected {former}")
     session.output.table(tables.rejected_table(rows), [{**row, "at": row["at"].isoformat()} for row in rows])
 
 

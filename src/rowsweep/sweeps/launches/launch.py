@@ -96,7 +96,7 @@ def retry_rejected(row: Backfill) -> Run:
     if not row.rejected_rows:
         raise SweepNotLive(
             f"Run {row.run_id} of {row.name!r} has no rejected rows: there is nothing to try again.",
-            fix=f"rowsweep sweeps rejected {row.run_id}",
+            fix=f"rowsweep sweeps rejected {gate.retried_run(row.options) or row.run_id}",
             meta={"run_id": str(row.run_id)},
         )
     request = sweep.request(sweep.options.input.parse(row.input), EnqueueOptions())
