@@ -111,7 +111,7 @@ class Run:
         return self._last
 
     def wait(self, timeout: str | timedelta | None = None) -> dict[str, Any]:
-        """Wait until the run ends and answer its totals: rows, written, batches, rejected, remaining.
+        """Wait until the run ends and answer its totals: rows, written, batches, rejected, remaining (and late).
 
         Raises SweepFailed with the last error, SweepCancelled, and TimedOut (the run goes on). Ctrl-C leaves the run
         going and says so. A paused run is waited for.
@@ -260,7 +260,7 @@ class Run:
             if job is None or job.state in FINISHED_STATES:
                 break
             RunSignal().wait(_LOOK_SECONDS / 5)
-        return {"rejected": row.rejected_rows, "remaining": None}
+        return {"rejected": row.rejected_rows, "remaining": None, **({"late": None} if row.kind == "backfill" else {})}
 
     def _timed_out(self, row: Backfill, limit: float) -> TimedOut:
         return TimedOut(

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import rowsweep as rs
+from rowsweep.sweeps.batch.pages import PageFinder
 from tests.sweeps.field import Field
 from tests.sweeps.late.test_look import (
     INSERT,
@@ -195,3 +196,51 @@ def test_rows_that_were_set_aside_are_not_tried_again(field: Field) -> None:
         totals = swept_while_open(field, totals_sweep(on_error="set-aside"), writer.commit)
     assert (totals["rejected"], totals["late"], totals["remaining"]) == (1, ONE_LATE, 1)
     assert field.sql(UNSWEPT) == [(5,)]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize(("where", "found"), [("band is null", [3, 4]), ("price > 0", [4])])
+def test_another_source_is_looked_at_again_too(field: Field, where: str, found: list[int], *, atomic: bool) -> None:
+    """N-066, N-057: a used-up condition finds what was committed before the last page too."""
+    orders_without(field, 3, 4, rows=12)
+    seen: list[int] = []
+    rows = rs.Rows("orders", where=where)
+
+    with (
+        writing(field, "insert into orders (id, price, qty) values (4, 2, 5)") as last,
+        writing(field, INSERT) as first,
+    ):
+
+        @rs.backfill("bands", rows=rows, source=field.dsn, atomic=atomic, batch_rows=4, adapt=False)
+        def bands(batch: rs.Batch) -> pl.DataFrame:
+            if batch.index == 1:
+                first.commit()
+            seen.extend(batch.frame["id"].to_list())
+            return batch.frame.select("id", band=pl.lit("done"))
+
+        totals = swept_while_open(field, bands, last.commit)
+    assert seen == [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, *found]
+    assert totals["late"] == {"rows": len(found), "writers": 0, "unsure": 0}
+
+
+def test_a_look_for_a_few_rows_among_many_goes_from_one_to_the_next(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-057: two pages and the end, not one page for every four rows of the table."""
+    orders_without(field, 3, 190, rows=200)
+    many = "insert into orders (id, price, qty) select i, 2, 5 from unnest(array[3, 190, 301, 302, 303]) i"
+    with writing(field, many) as writer:
+
+        def end() -> None:
+            monkeypatch.setattr(PageFinder, "find", finding)
+            writer.commit()
+
+        find, found = PageFinder.find, []
+
+        def finding(self: PageFinder, at: Any, limit: int) -> Any:
+            found.append(find(self, at, limit))
+            return found[-1]
+
+        totals = swept_while_open(field, totals_sweep(), end)
+    assert (totals["rows"], totals["late"]["rows"]) == (203, 5)
+    assert [None if page is None else page.to for page in found] == [("302",), ("303",), None]

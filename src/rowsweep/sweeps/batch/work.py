@@ -312,7 +312,10 @@ class OutsideWork:
         reader = call.reader(at, page.to, lock=False, within=held.transaction)
         value = call.handler(call.batch(at, page.to, reader))
         with held.transaction():
-            return call.write(value, at, page.to, reader)
+            written = call.write(value, at, page.to, reader)
+            if call.spending is not None:
+                call.spending.behind_handler(at, page.to)
+        return written
 
 
 def check_transaction(connection: Any) -> None:

@@ -10,9 +10,11 @@ from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.late.aside import not_set_aside
 from rowsweep.sweeps.late.judging import Look, Proof, judge, written_by
 from rowsweep.sweeps.late.options import longest_wait_seconds
+from rowsweep.sweeps.late.seeking import seeking
 from rowsweep.sweeps.late.spending import Spending
 from rowsweep.sweeps.late.writers import Writers, find_writers, still_open
 from rowsweep.sweeps.passes.steered import SteeredPass
+from rowsweep.sweeps.poison.retry import finder_over
 from rowsweep.sweeps.setup import count_rows
 from rowsweep.telemetry.events import emit
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.batch.pages import PageFinder
     from rowsweep.sweeps.batch.work import PageWork
     from rowsweep.sweeps.declare import RowSweep
-    from rowsweep.sweeps.keyset.statements import Statements
     from rowsweep.sweeps.setup import Setup
 
 WRITERS_STEP: Final = "sweep:writers"
@@ -64,6 +65,7 @@ class SecondLook(SteeredPass):
     _work: PageWork
     _began_at: Any
     _look: Look | None = None
+    _seeks: bool = False
     _late: Late = Late()
 
     @abstractmethod
@@ -74,10 +76,15 @@ class SecondLook(SteeredPass):
     def _walk(self, wanted: Wanted | None) -> None:
         """Do page after page until the end."""
 
-    def _statements(self) -> Statements:
-        """Answer the statements of the look that is under way."""
-        plain = self._setup.statements(self._sweep.spec.rows)
-        return plain if self._look is None else replace(plain, also=self._look.also)
+    def _finder_over(self, setup: Setup) -> PageFinder:
+        """Answer what finds the pages of the look that is under way."""
+        statements = setup.statements(self._sweep.spec.rows)
+        if self._look is None:
+            return finder_over(self._source, setup, statements)
+        statements = replace(statements, also=self._look.also)
+        if not self._seeks:
+            return finder_over(self._source, setup, statements)
+        return seeking(self._source, statements, setup.params or {}, setup.upper)
 
     @property
     def _batch_prefix(self) -> str:
@@ -87,7 +94,7 @@ class SecondLook(SteeredPass):
     def _spending(self, finder: PageFinder) -> Spending | None:
         """Answer what looks behind the batches of the pages, where it matters whether they use the condition up."""
         spec = self._sweep.spec
-        if spec.rows.where is None or spec.late == "report" or self._look is not None:
+        if spec.rows.where is None or self._look is not None:
             return None
         if spec.assignments is not None and (spec.source is not None or self._converges()):
             return None
@@ -107,7 +114,7 @@ class SecondLook(SteeredPass):
         left = self._wait_for(writers) if stored is None else len(self._ask_writers(writers)[0])
         swept, unsure = self._at.rows, self._sort_out(writers) if stored is None else 0
         if stored is not None:
-            self._look = self._judge(writers)
+            self._look_for(self._judge(writers))
         if stored is not None or self._look is not None:
             self._sweep_again(stored)
         self._late = Late(rows=self._at.rows - swept, writers=left, unsure=unsure)
@@ -120,8 +127,14 @@ class SecondLook(SteeredPass):
         look = self._judge(writers)
         if look is None:
             return self._count(written_by(writers)) if writers.open else 0
-        self._look = look if self._count(look.also) != 0 else None
+        self._look_for(look)
         return 0
+
+    def _look_for(self, look: Look | None) -> None:
+        """Look for these rows, if there are any; each is sought where all of them are counted in a moment."""
+        found = 0 if look is None else self._count(look.also)
+        self._look = look if found != 0 else None
+        self._seeks = found is not None
 
     def _sweep_again(self, stored: Any) -> None:
         self._step = self._named(LATE_STEP)

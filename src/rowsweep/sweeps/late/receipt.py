@@ -83,8 +83,8 @@ class Receipt:
 def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
     """Count what still matches of a run's table, in one snapshot.
 
-    Raises UnknownJob where the sweep is not declared here, SweepNotFound before its pass has begun, InvalidOption for
-    a purge, ChangedSinceApplied where table, key or where are not those of the run, TimedOut.
+    Raises UnknownJob where the sweep is not declared here, SweepNotFound before its pass has begun, InvalidOption
+    for a purge or a run over rejected rows, ChangedSinceApplied where it is over other rows now, TimedOut.
     """
     sweep = get_sweep(row.name)
     if not isinstance(sweep, TableSweep):
@@ -95,6 +95,12 @@ def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
         )
     steps = {step.name: step for step in app.driver.stores().steps.list(row.run_id)}
     setup = _setup_of(row, steps)
+    if setup.only is not None:
+        raise InvalidOption(
+            f"Run {row.run_id} tries the rows again that another one set aside: it covers no range of keys.",
+            fix=f'rs.attach("{(row.options or {}).get("retry_of")}").verify()',
+            meta={"option": "run", "run_id": str(row.run_id)},
+        )
     check_source(sweep.name, setup, sweep.spec.rows)
     held = sweep.held_on(app, None, sweep.tenant_for(sweep.options.input.parse(row.input)))
     try:
@@ -174,13 +180,13 @@ class _Asked:
         sweep, setup = self.sweep, self.setup
         assignments, where = sweep.assignments, sweep.spec.rows.where
         is_unchanged = setup.assigned == (None if assignments is None else dict(assignments))
-        if not matching or setup.only is not None:
-            return 0 if setup.only is None else None
+        if not matching:
+            return 0
         if not isinstance(sweep.spec, SweepSpec) or not is_unchanged:
             return None
         if assignments is not None and setup.converges:
             return self._count(would_change(setup.statements(sweep.spec.rows), assignments))
-        uses_up = where is not None and setup.looks_again and sweep.spec.late != "report"
+        uses_up = where is not None and setup.looks_again
         is_looked_behind = assignments is None or sweep.spec.source is None
         return matching if uses_up and is_looked_behind and not _with(self.steps, LEFT_STEP) else None
 

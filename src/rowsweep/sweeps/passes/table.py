@@ -37,7 +37,7 @@ from rowsweep.sweeps.passes.steered import declare_terminal
 from rowsweep.sweeps.poison.closing import Listing, ListingCloser, rejected_of
 from rowsweep.sweeps.poison.limits import MOST_SHARE, Limits
 from rowsweep.sweeps.poison.listed import ListedFinder
-from rowsweep.sweeps.poison.retry import finder_over, over_listed
+from rowsweep.sweeps.poison.retry import over_listed
 from rowsweep.sweeps.poison.work import SettingAside, setting_aside
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import Setup, check_source, count_rows, set_up, settings_for
@@ -287,7 +287,7 @@ class BackfillPass(Pass, SecondLook):
 
     def _work_for(self, setup: Setup) -> PageWork:
         limits = self._limits()
-        finder = self._finder = finder_over(self._source, setup, self._statements())
+        finder = self._finder = self._finder_over(setup)
         shared = self._closing()
         if limits is None:
             return self._work_over(finder, Closer(**shared))
