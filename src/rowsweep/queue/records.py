@@ -96,7 +96,7 @@ class Claim:
     claim: int
 
 
-@dataclass(slots=True, kw_only=True, unsafe_hash=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Job:
     """One row of `x_jobs`; the fields are its columns, in the order every statement lists them."""
 
