@@ -15,8 +15,9 @@ import rowsweep as rs
 from rowsweep.errors import SweepFailed
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.keyset.rows import Rows
+from rowsweep.sweeps.poison import work
 from rowsweep.sweeps.run import Run
-from tests.sweeps.field import NONE_LATE, Field, fields_of
+from tests.sweeps.field import NONE_LATE, Field, fields_of, until
 
 BAD = (7, 8, 21, 40)
 
@@ -235,6 +236,29 @@ def test_a_failing_batch_is_tried_three_times_before_any_row_is_blamed(field: Fi
 
     assert field.sweep(flaky)["rejected"] == 0
     assert calls == [10, 10, 10]
+
+
+def test_tries_are_a_second_apart_and_there_are_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-084: one of an error that no other try can mend."""
+    monkeypatch.undo()
+    nobody: Any = None
+    aside = work.SettingAside(nobody, nobody, nobody)
+    assert [aside.pause_seconds(ValueError()) for _ in range(3)] == [1.0, 1.0, 0.0]
+    assert not aside.takes(ValueError())
+    assert work.SettingAside(nobody, nobody, nobody).pause_seconds(Wrong()) == 0.0
+
+
+def test_a_wait_between_tries_is_shown_and_ends_with_a_cancel(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-081, N-084: it holds no connection meanwhile, and nothing is set aside."""
+    monkeypatch.setattr(work, "BETWEEN_TRIES_SECONDS", 600.0)
+    poisoned(field)
+    run = in_database().launch()
+    with field.working():
+        until(lambda: run.snapshot().waiting_for == "another try of a batch that fails", "the wait")
+        run.cancel("enough")
+        until(lambda: field.job(run).state == "cancelled", "the end")
+    assert listed(run) == []
+    assert done(field) == []
 
 
 class Wrong(Exception):
