@@ -120,6 +120,14 @@ def test_a_live_run_is_tuned(items: CommandLine) -> None:
     assert items("sweeps", "tune", "totals", "--rate", "fast").code == 1
 
 
+def test_a_server_of_ones_own_is_heeded_unasked(items: CommandLine) -> None:
+    """D-6: the default signals; what this server has not is unknown, shown, and stops nothing."""
+    assert items("run", "totals").code == 0
+    shown = items("sweeps", "show", "totals").out
+    assert "replica_lag unknown: no standby is connected" in shown
+    assert "archive_backlog unknown: the server archives no WAL" in shown
+
+
 def test_the_health_that_a_live_run_heeds_is_tuned(items: CommandLine) -> None:
     """N-122: off, on, or limits by signal; what means nothing is refused by name."""
     items("sweeps", "launch", "totals", "--delay", "1h")

@@ -8,6 +8,7 @@ import pytest
 
 from rowsweep.show import facts
 from rowsweep.show.plain import details
+from rowsweep.show.tables import ledger_table
 from tests.show.snapshots import snapshot
 
 
@@ -55,6 +56,14 @@ def test_what_the_governor_did_is_said_and_its_record_is_no_option() -> None:
         "vacuum slow: the vacuum of public.orders; replica_lag ok; archive_backlog unknown: the server archives no WAL"
     )
     assert "governor" not in told["options"]
+    holding = {**governor, "signals": {"replica_lag": {"is": "hold", "says": "replica 'r'"}}}
+    for words, waiting_for, state in (
+        ("running", "replica 'r'", "held ≈ 41 %"),
+        ("running", None, "running ≈ 41 %"),
+        ("stalled", "replica 'r'", "stalled ≈ 41 %"),
+    ):
+        table = ledger_table([snapshot(options={"governor": holding}, words=words, waiting_for=waiting_for)])
+        assert table.rows[0][2].text == state
     assert facts.trouble(snapshot(options={"governor": governor}, waiting_for="rate")) == "waiting for rate"
     done = snapshot(options={"governor": governor, "health": "off"}, status="done", words="done")
     assert facts.trouble(done) is None

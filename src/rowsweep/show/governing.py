@@ -17,6 +17,12 @@ def held_words(snapshot: Snapshot) -> str:
     return f"held back {values.span(seconds)}" if seconds else ""
 
 
+def is_held(snapshot: Snapshot) -> bool:
+    """Say whether the run waits for the database's health, or for what a function of the application's names."""
+    levels = [level for _, level, _ in _signals(snapshot)]
+    return snapshot.words == "running" and bool(snapshot.waiting_for) and "hold" in levels
+
+
 def heeded_words(snapshot: Snapshot) -> str:
     """Answer what somebody asked an open run to heed, and who; nothing where nobody did."""
     options = snapshot.options if isinstance(snapshot.options, dict) else {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.show import facts, values
+from rowsweep.show.governing import is_held
 from rowsweep.show.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def frame_table(columns: Sequence[str], rows: Sequence[Sequence[object]], numeri
 def _state_words(snapshot: Snapshot) -> str:
     percent = facts.percent_words(snapshot) if snapshot.is_open else ""
     shards = facts.shard_words(snapshot) if snapshot.is_open else ""
-    words = f"{snapshot.words} {percent}".rstrip()
+    words = f"{'held' if is_held(snapshot) else snapshot.words} {percent}".rstrip()
     return ", ".join(filter(None, [words, shards, facts.aside_words(snapshot)]))
 
 
