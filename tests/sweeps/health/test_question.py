@@ -65,6 +65,7 @@ def test_only_a_session_that_waits_for_one_of_ours_counts(dsn: str, connection: 
         value, words = measured("waiting_sessions", reading)
         assert (value, words.split(",")[0]) == (1, "1 session that waits for this sweep's locks")
         assert ask(connection, []).waiting == 0
+        assert ask(connection, [pid_of(ours), pid_of(waits)]).waiting == 0
         assert measured("lock_waits", ask(connection, [], knows_ours=False))[0] is None
         ours.execute("commit")
         theirs.execute("commit")
