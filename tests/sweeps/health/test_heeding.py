@@ -283,6 +283,21 @@ def test_an_export_and_a_purge_heed_it_too(field: Field, tmp_path: Path) -> None
         assert governor_of(field, run)["held"]["weather"] > 0
 
 
+def test_the_shards_of_a_run_are_held_together_and_account_for_it_together(field: Field) -> None:
+    """D-6, §7.10: each shard waits by itself, in one ledger row."""
+    field.orders(2_000)
+    weather = Weather("the weather")
+    run = backfill(weather, shards=2).launch()
+    with field.working(concurrency=4):
+        until(is_held(field, run, "the weather"), "the hold")
+        until(lambda: governor_of(field, run)["held"].get("weather", 0) > 0.3, "time held")
+        assert field.row(run).rows == 0
+        weather.answer = None
+        until(lambda: field.row(run).status == "done", "the end")
+    assert field.row(run).rows == 2_000
+    assert field.row(run).waiting_for is None
+
+
 def test_one_question_is_asked_for_all_sweeps_of_a_process_and_none_while_there_are_none(
     field: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
