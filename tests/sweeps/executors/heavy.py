@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
+import struct
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +127,24 @@ def crunched(batch: rs.Batch) -> pl.DataFrame:
     with Path(batch.input).open("a", encoding="utf-8") as spans:
         spans.write(f"{os.getpid()} {began} {time.monotonic()}\n")
     return batch.frame.select("id", total=pl.Series(totals, dtype=pl.Decimal(12, 2)))
+
+
+def large(batch: rs.Batch) -> pl.DataFrame:
+    """Answer some megabytes."""
+    return batch.frame.select("id", band=pl.concat_str(pl.lit("x" * 20_000), pl.col("id").cast(pl.String)))
+
+
+def half_answered(batch: rs.Batch) -> pl.DataFrame:
+    """Die once in the middle of an answer, of which the pool has read the beginning by then."""
+    if batch.index == 1 and not Path(batch.input).exists():
+        Path(batch.input).touch()
+        frame: Any = sys._getframe()
+        while "result_queue" not in frame.f_locals:
+            frame = frame.f_back
+        os.write(frame.f_locals["result_queue"]._writer.fileno(), struct.pack("!i", 1_000_000) + b"x" * 10)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return doubled(batch)
 
 
 def whereabouts(batch: rs.Batch) -> pl.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -187,6 +188,43 @@ def test_a_drain_does_not_wait_for_what_runs_in_processes_of_its_own(field: Fiel
     worker.stop(deadline_at=began + 2)
     assert time.monotonic() - began < 10
     until(lambda: {child.pid for child in multiprocessing.active_children()} == known)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_in_the_middle_of_its_answer_is_noticed(field: Field, tmp_path: Path) -> None:
+    """N-060: the pool itself would wait for the rest without end, and so would whoever shuts it down."""
+    field.orders(16)
+    sweep = rs.backfill(
+        "half", heavy.half_answered, rows=heavy.ORDERS, batch_rows=4, adapt=False, executor=two_processes, input=str
+    )
+    run = sweep.launch(str(tmp_path / "died"))
+    assert field.finish(run)["rows"] == 16
+    assert (tmp_path / "died").exists()
+    assert field.one("select count(*) from orders where total = qty * 2") == 16
+    assert field.job(run).attempt == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pass_that_is_cut_off_over_large_answers_ends_at_once(field: Field, seed: int) -> None:
+    """S-194: half an answer in a pipe, and more pages asked for than a pool takes, hold up nobody."""
+    field.orders(40_000)
+    known = {child.pid for child in multiprocessing.active_children()}
+    chance = random.Random(seed)
+    sweep = rs.backfill(
+        "large", heavy.large, rows=heavy.ORDERS, batch_rows=300, adapt=False, executor=two_processes, ahead=40
+    )
+    for _ in range(4):
+        run = sweep.launch(force=True)
+        worker = field.worker()
+        worker.start()
+        until(lambda run=run: field.row(run).rows > 0)  # type: ignore[misc]
+        time.sleep(chance.uniform(0.0, 0.05))
+        began = time.monotonic()
+        run.cancel("enough")
+        worker.stop()
+        assert time.monotonic() - began < 15
+    until(lambda: {child.pid for child in multiprocessing.active_children()} <= known)
 
 
 SCRIPT = """

@@ -7,8 +7,9 @@ import secrets
 import threading
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import Interrupted
 from rowsweep.sweeps.executors.far import PageBack, PageOut, compute, warm
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.batch.reading import Form, PageRows
     from rowsweep.sweeps.batch.work import HandlerCall
     from rowsweep.sweeps.declare import RowSweep
+
+_LOOK_SECONDS: Final = 1.0
+_NOT_STARTED: Final = (
+    "its processes ended before they had a page: a script that is itself the program needs `if __name__ == '__main__':`"
+)
 
 
 class Calls:
@@ -44,8 +50,12 @@ class Calls:
             return False
         workers = self.lane.workers
         self._packed = self._order.packed(is_watched=self.lane.is_pool)
-        for future in [self.lane.submit(warm, self._packed, secrets.token_hex(8)) for _ in range(workers)]:
-            self.take(future)
+        try:
+            for future in [self.lane.submit(warm, self._packed, secrets.token_hex(8)) for _ in range(workers)]:
+                self.take(future)
+        except BrokenExecutor as error:
+            error.add_note(_NOT_STARTED)
+            raise
         self._warmed = self.lane.started
         return True
 
@@ -66,7 +76,7 @@ class Calls:
         future.add_done_callback(lambda _: done.set())
         remove = None if self._signal is None else self._signal.on_abort(done.set)
         try:
-            done.wait()
+            self._wait(done)
         finally:
             if remove is not None:
                 remove()
@@ -77,6 +87,14 @@ class Calls:
         if back.failure is not None:
             raise back.failure.restored()
         return back
+
+    def _wait(self, done: threading.Event) -> None:
+        """Wait for an answer; one that a pool cannot give any more raises BrokenProcessPool."""
+        losses = 0
+        while not done.wait(_LOOK_SECONDS):
+            losses = losses + 1 if self.lane.has_lost() else 0
+            if losses > 1:
+                raise BrokenProcessPool("A process of the pool died over an answer.")
 
     def widen(self, wants: frozenset[Form]) -> None:
         """Send what the handler wants from now on; one that wants now this, now that is sent both."""

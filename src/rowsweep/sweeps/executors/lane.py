@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from rowsweep.sweeps.executors.declared import check_start
+from rowsweep.sweeps.executors.pools import has_lost, kill
 from rowsweep.sweeps.refusals import refused
 
 Answer = TypeVar("Answer")
@@ -60,6 +60,20 @@ class Lane:
             size = sum(client.nthreads().values())
         return min(max(size, 1), _MOST_WORKERS) if isinstance(size, int) else _WORKERS_UNKNOWN
 
+    def depth(self, ahead: int | None) -> int:
+        """Answer how many calls to have out at once: as many as asked for, else twice its workers.
+
+        A pool of processes takes one more than that; what it has not taken would have to be cancelled one by one, over
+        which a pool that breaks meanwhile stumbles before Python 3.13.
+        """
+        most = 2 * self.workers
+        wanted = most if ahead is None else ahead
+        return min(wanted, most + 1) if self.is_pool else wanted
+
+    def has_lost(self) -> bool:
+        """Say whether the executor may owe an answer that will never come."""
+        return self._executor is not None and has_lost(self._executor)
+
     def submit(self, function: Callable[..., Answer], *given: Any) -> Future[Answer]:
         """Submit a call, to be cancelled with the lane unless it is done by then."""
         future = self.executor.submit(function, *given)
@@ -82,23 +96,15 @@ class Lane:
         return True
 
     def close(self) -> None:
-        """Cancel what is left, and end an executor of our own, in the middle of a call if it must be."""
-        self.cancel()
+        """End an executor of our own, in the middle of a call if it must be; of another, cancel what is left."""
         executor, self._executor = self._executor, None
         if executor is None or executor is self._declared:
+            self.cancel()
             return
         if self._open:
-            _kill(executor)
+            kill(executor)
         self._open.clear()
         try:
             executor.shutdown(wait=isinstance(executor, ProcessPoolExecutor), cancel_futures=True)
         except TypeError:  # Dask's takes no cancel_futures: it cancels where it does not wait
             executor.shutdown(wait=False)
-
-
-def _kill(executor: Executor) -> None:
-    """Kill a pool's processes: a call that runs cannot be cancelled, and the interpreter's exit would wait for it."""
-    if isinstance(executor, ProcessPoolExecutor):
-        for process in list((getattr(executor, "_processes", None) or {}).values()):
-            with suppress(OSError, ValueError):
-                process.kill()

@@ -43,8 +43,9 @@ class ExecutorWork:
             try:
                 return self._next(at, limit, stored=stored)
             except BrokenExecutor as error:
+                is_renewed = self.calls.lane.renew(error)
                 self._drop()
-                if not self.calls.lane.renew(error) or is_last:
+                if not is_renewed or is_last:
                     raise
                 if self._pages is not None:
                     self._pages.go_alone()
@@ -84,7 +85,7 @@ class ExecutorWork:
         began = real_monotonic()
         if not self.calls.start() and self._pages is not None:
             return 0.0, self._pages
-        depth = self.ahead or 2 * self.calls.lane.workers
+        depth = self.calls.lane.depth(self.ahead)
         self._pages = self._pages or ReadAhead(self.call, self.calls, depth)
         return (real_monotonic() - began) * 1000, self._pages
 
