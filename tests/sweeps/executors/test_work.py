@@ -268,6 +268,34 @@ def test_rows_that_fail_by_themselves_are_set_aside(field: Field, threads: Threa
     assert field.one("select count(*) from orders where total = qty * 2") == 19
 
 
+def test_a_transaction_that_commits_behind_the_cursor_is_swept_too(field: Field, threads: ThreadPoolExecutor) -> None:
+    """N-057: the second look has its own pages, and its own keys, through the same executor."""
+    field.orders(12)
+    field.sql("delete from orders where id = 3")
+    rows = rs.Rows("orders", columns=["id", "qty"], where="total is null")
+    run = over(threads, rows=rows).launch()
+    with field.other() as other, field.working():
+        other.execute("begin")
+        other.execute("insert into orders (id, price, qty) values (3, 1, 5)")
+        until(lambda: "open transaction" in (field.row(run).waiting_for or ""))
+        other.execute("commit")
+        totals = run.wait(timeout="20s")
+    assert (totals["rows"], totals["late"]["rows"]) == (12, 1)
+    assert field.one("select count(*) from orders where total = qty * 2") == 12
+
+
+def test_shards_read_ahead_within_their_own_ranges(field: Field, threads: ThreadPoolExecutor) -> None:
+    """N-087: also where half of a range is taken over while its pages are out; each row is written once."""
+    field.orders(400, more=", hits int not null default 0")
+    field.sql("analyze orders")
+    heavy.hooks.append(lambda batch: threading.Event().wait(0.02 if batch.frame["id"].max() > 200 else 0))  # type: ignore[operator]
+    rows = rs.Rows("orders", columns=["id", "hits"])
+    run = over(threads, heavy.counting, rows=rows, shards=2).launch()
+    with field.working(concurrency=2):
+        assert run.wait(timeout="20s")["rows"] == 400
+    assert field.sql("select hits, count(*) from orders group by 1") == [(1, 400)]
+
+
 def test_a_frame_that_does_not_fit_fails_its_own_batch(field: Field, threads: ThreadPoolExecutor) -> None:
     """N-064: found where it is written back, and, of Python objects, where it cannot travel."""
     field.orders(20)

@@ -124,10 +124,6 @@ class PageFinder:
             meta={"key": list(table.key), "from": before, "to": to},
         )
 
-    def turn_to(self, page: Page) -> None:
-        """Let it be this page, found before, that an error is blamed on."""
-        self._to = page.to
-
     def blame(self, error: BaseException, at: Position) -> None:
         """Note on an error which keys the batch behind a position covers, where its page was found."""
         to = self._to if at.plan is None else at.plan.to

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from rowsweep.sweeps.batch.frames import column_form, csv_line
 from rowsweep.sweeps.batch.reading import PageRows
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.passes.position import Position
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.batch.work import HandlerCall
     from rowsweep.sweeps.executors.calls import Calls
     from rowsweep.sweeps.executors.far import PageBack
+    from rowsweep.sweeps.passes.position import KeyRange, Position
 
 
 @dataclass(kw_only=True)
@@ -77,10 +77,12 @@ class PageAhead:
     keys: KnownKeys
     coming: Future[PageBack] | None
     limit: int
+    range: KeyRange | None
 
     def is_next(self, at: Position, limit: int) -> bool:
         """Say whether its turn has come as it was sent out, and nobody wants pages of under half its size by now."""
-        return (self.place.after, self.place.index) == (at.cursor, at.index + 1) and self.limit <= 2 * limit
+        is_here = (self.place.after, self.place.index, self.range) == (at.cursor, at.index + 1, at.range)
+        return is_here and self.limit <= 2 * limit
 
 
 class ReadAhead:
@@ -134,7 +136,7 @@ class ReadAhead:
         if not self._pages:
             return at
         last = self._pages[-1]
-        return Position(index=last.place.index - (0 if last.rows else 1), cursor=last.page.to)
+        return replace(at, index=last.place.index - (0 if last.rows else 1), cursor=last.page.to)
 
     def _read(self, at: Position, limit: int) -> PageAhead | None:
         finder = self._call.finder
@@ -154,6 +156,7 @@ class ReadAhead:
             keys=KnownKeys.of(reader),
             coming=self._calls.send(reader, place) if rows else None,
             limit=limit,
+            range=at.range,
         )
 
 

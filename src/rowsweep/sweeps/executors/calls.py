@@ -125,7 +125,6 @@ def calling(sweep: RowSweep[Any], call: HandlerCall) -> Iterator[Calls]:
         input=call.input,
         table=table,
         columns=tuple(sweep.read_columns(table)),
-        run_id=call.run_id,
     )
     with closing(Lane(spec.executor)) as lane:
         yield Calls(lane, order, None if call.ctx is None else call.ctx.signal)

@@ -65,7 +65,6 @@ class Order:
     input: Any
     table: Table
     columns: tuple[Column, ...]
-    run_id: str
     is_watched: bool = False
 
     def packed(self, *, is_watched: bool) -> bytes:

@@ -92,7 +92,7 @@ class ExecutorWork:
     def _computed(self, pages: ReadAhead, at: Position, limit: int) -> tuple[PageAhead | None, pl.DataFrame | None]:
         """Answer the page whose turn it is, with what the handler made of it."""
         while (first := pages.first(at, limit)) is not None:
-            self.call.finder.turn_to(first.page)
+            self.call.finder.concerns(first.page)
             if first.coming is None:
                 return first, None
             back = self.calls.take(first.coming)
