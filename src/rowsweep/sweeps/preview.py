@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rowsweep.sweeps.declare import RowSweep
+    from rowsweep.sweeps.executors.calls import Calls
     from rowsweep.sweeps.keyset.catalog import Table
 
 _NO_RUN = str(UUID(int=0))
@@ -46,8 +49,8 @@ def preview(sweep: RowSweep[Any], n: int, value: Any, *, allow_effects: bool) ->
     held = sweep.held_on(host(), None, tenant)
     answer: list[pl.DataFrame] = []
     try:
-        with held.transaction():
-            answer.append(_previewed(sweep, held, parsed, rows))
+        with _computing(sweep, held, parsed) as calls, held.transaction():
+            answer.append(_previewed(sweep, held, parsed, rows, calls))
             raise _RolledBack
     except _RolledBack:
         return answer[0]
@@ -59,7 +62,20 @@ def preview(sweep: RowSweep[Any], n: int, value: Any, *, allow_effects: bool) ->
         held.release()
 
 
-def _previewed(sweep: RowSweep[Any], held: BatchConnection, value: Any, rows: int) -> pl.DataFrame:
+@contextmanager
+def _computing(sweep: RowSweep[Any], held: BatchConnection, value: Any) -> Iterator[Calls | None]:
+    """Start the executor, where one is declared, before any row is locked."""
+    if sweep.spec.executor is None:
+        yield None
+        return
+    with held.transaction():
+        table = check_sweep(held.connection, sweep.spec)
+    with calling(sweep, table, value, None) as calls:
+        calls.start()
+        yield calls
+
+
+def _previewed(sweep: RowSweep[Any], held: BatchConnection, value: Any, rows: int, calls: Calls | None) -> pl.DataFrame:
     spec = sweep.spec
     table = check_sweep(held.connection, spec)
     statements = statements_for(table, spec.rows, bounded=False)
@@ -73,24 +89,25 @@ def _previewed(sweep: RowSweep[Any], held: BatchConnection, value: Any, rows: in
     if spec.assignments is not None:
         finder.update(spec.assignments, Position(), Page(is_full=True, to=to))
     else:
-        _run_handler(sweep, finder, table, value, Page(is_full=True, to=to))
+        _run_handler(sweep, finder, table, value, Page(is_full=True, to=to), calls)
     held.connection.execute("set constraints all immediate")  # what a commit would only then refuse
     after = _reader(finder, table, to, matching=False).frame()
     return _side_by_side(sweep, table, before, after)
 
 
-def _run_handler(sweep: RowSweep[Any], finder: PageFinder, table: Table, value: Any, page: Page) -> None:
+def _run_handler(
+    sweep: RowSweep[Any], finder: PageFinder, table: Table, value: Any, page: Page, calls: Calls | None
+) -> None:
     handler = sweep.spec.handler
     assert handler is not None  # noqa: S101 - the declaration has one or the other
     call = HandlerCall(
         finder=finder, handler=handler, columns=sweep.read_columns(table), run_id=_NO_RUN, ctx=None, input=value
     )
     reader = call.reader(Position(), page.to, lock=True)
-    if sweep.spec.executor is None:
+    if calls is None:
         answer = call.handler(call.batch(Position(), page.to, reader))
     else:
-        with calling(sweep, call) as calls:
-            answer = calls.compute(reader, call.place(Position(), page.to))
+        answer = calls.compute(reader, call.place(Position(), page.to))
     check_transaction(finder.held.connection)
     call.write(answer, Position(), page.to, reader)
 

@@ -16,7 +16,7 @@ from rowsweep.errors import SweepCancelled, SweepFailed
 from rowsweep.sweeps.batch.batch import BatchPlace
 from rowsweep.sweeps.batch.work import HandlerCall
 from tests.sweeps.executors import heavy
-from tests.sweeps.field import Background, Field, fields_of, until, wait_for
+from tests.sweeps.field import NOW, Background, Field, fields_of, until, wait_for
 
 ORDERS = heavy.ORDERS
 
@@ -259,6 +259,22 @@ def test_what_a_handler_raises_fails_its_own_batch(field: Field, threads: Thread
     assert "heavy.py" in row.last_error
 
 
+def test_what_a_handler_raised_over_rows_that_changed_since_does_not_count(
+    field: Field, threads: ThreadPoolExecutor
+) -> None:
+    """N-060, N-083: in the transaction it would have seen the row as it is."""
+    field.orders(12)
+    held = Held(0)
+    run = over(threads, heavy.odd, retry=NOW).launch()
+    with field.working():
+        wait_for(held.reached)
+        held.until_called(2)
+        field.sql("update orders set id = 100 where id = 6")
+        held.free.set()
+        assert run.wait(timeout="20s")["rows"] == 12
+    assert field.job(run).attempt == 1
+
+
 def test_rows_that_fail_by_themselves_are_set_aside(field: Field, threads: ThreadPoolExecutor) -> None:
     """N-084: the parts of a failing page are computed out there too, one by one; the pass goes on ahead behind it."""
     field.orders(20)
@@ -436,6 +452,32 @@ def test_a_preview_runs_out_there(field: Field, threads: ThreadPoolExecutor) -> 
     assert field.one("select count(total) from orders") == 0
     assert names
     assert all(name.startswith("ThreadPoolExecutor") for name in names)
+
+
+def test_a_preview_locks_no_row_while_its_executor_starts(field: Field, threads: ThreadPoolExecutor) -> None:
+    """N-090: a cluster may take its time."""
+    field.orders(4)
+
+    def make() -> ThreadPoolExecutor:
+        with field.other() as other:
+            other.execute("set lock_timeout = '1s'")
+            other.execute("update orders set qty = 5")
+        return threads
+
+    assert over(make).preview(4)["total_after"].to_list() == [10, 10, 10, 10]
+
+
+def test_an_executor_that_was_shut_down_is_no_rows_fault(field: Field) -> None:
+    """N-084: the attempt fails, to be made again, and nothing is set aside."""
+    field.orders(4)
+    given = ThreadPoolExecutor(1)
+    given.shutdown()
+    run = over(given, on_error="set-aside", retry=NOW).launch()
+    with pytest.raises(SweepFailed):
+        field.finish(run)
+    assert run.rejected().height == 0
+    assert "after shutdown" in (field.row(run).last_error or "")
+    assert field.job(run).attempt == 3
 
 
 def test_a_passs_own_executor_ends_with_it_and_the_callers_does_not(field: Field, threads: ThreadPoolExecutor) -> None:

@@ -6,14 +6,14 @@ import pickle
 import secrets
 import threading
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import Interrupted
 from rowsweep.sweeps.executors.far import PageBack, PageOut, compute, warm
-from rowsweep.sweeps.executors.lane import Lane
+from rowsweep.sweeps.executors.lane import Lane, blameless
 from rowsweep.sweeps.executors.orders import Order, sendable
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rowsweep.signals import RunSignal
     from rowsweep.sweeps.batch.batch import BatchPlace
     from rowsweep.sweeps.batch.reading import Form, PageRows
-    from rowsweep.sweeps.batch.work import HandlerCall
     from rowsweep.sweeps.declare import RowSweep
+    from rowsweep.sweeps.keyset.catalog import Table
 
 _LOOK_SECONDS: Final = 1.0
 _NOT_STARTED: Final = (
@@ -52,9 +52,9 @@ class Calls:
         self._packed = self._order.packed(is_watched=self.lane.is_pool)
         try:
             for future in [self.lane.submit(warm, self._packed, secrets.token_hex(8)) for _ in range(workers)]:
-                self.take(future)
+                self.take(future).value()
         except BrokenExecutor as error:
-            error.add_note(_NOT_STARTED)
+            blameless(error).add_note(_NOT_STARTED)
             raise
         self._warmed = self.lane.started
         return True
@@ -83,10 +83,11 @@ class Calls:
         if not future.done():
             assert self._signal is not None  # noqa: S101 - who else woke us
             raise Interrupted(self._signal.reason)
-        back = future.result()
-        if back.failure is not None:
-            raise back.failure.restored()
-        return back
+        try:
+            return future.result()
+        except CancelledError as error:
+            error.add_note("the executor gave up the call: it was shut down, or the cluster lost it")
+            raise blameless(error) from None
 
     def _wait(self, done: threading.Event) -> None:
         """Wait for an answer; one that a pool cannot give any more raises BrokenProcessPool."""
@@ -114,20 +115,20 @@ class Calls:
 
 
 @contextmanager
-def calling(sweep: RowSweep[Any], call: HandlerCall) -> Iterator[Calls]:
+def calling(sweep: RowSweep[Any], table: Table, value: Any, signal: RunSignal | None) -> Iterator[Calls]:
     """Send the pages of one pass to the declared executor; what is still computed behind the block is given up."""
-    spec, table = sweep.spec, call.finder.statements.table
+    spec = sweep.spec
     assert spec.executor is not None  # noqa: S101 - both were asked before
     assert spec.handler is not None  # noqa: S101
     order = Order(
         name=sweep.name,
         handler=sendable(sweep.name, spec.handler),
-        input=call.input,
+        input=value,
         table=table,
         columns=tuple(sweep.read_columns(table)),
     )
     with closing(Lane(spec.executor)) as lane:
-        yield Calls(lane, order, None if call.ctx is None else call.ctx.signal)
+        yield Calls(lane, order, signal)
 
 
 def _streamed(table: pa.Table) -> bytes:

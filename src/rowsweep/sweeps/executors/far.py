@@ -49,7 +49,9 @@ class PageBack:
     failure: SentError | None = None
 
     def value(self) -> pl.DataFrame | None:
-        """Answer what the handler returned."""
+        """Answer what the handler returned, or raise what it raised."""
+        if self.failure is not None:
+            raise self.failure.restored()
         if self.frame is None:
             return None
         import polars as pl

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from rowsweep.sweeps.executors.declared import check_start
@@ -11,6 +12,7 @@ from rowsweep.sweeps.executors.pools import has_lost, kill
 from rowsweep.sweeps.refusals import refused
 
 Answer = TypeVar("Answer")
+Raised = TypeVar("Raised", bound=Exception)
 
 _WORKERS_UNKNOWN: Final = 4
 _MOST_WORKERS: Final = 64
@@ -76,7 +78,12 @@ class Lane:
 
     def submit(self, function: Callable[..., Answer], *given: Any) -> Future[Answer]:
         """Submit a call, to be cancelled with the lane unless it is done by then."""
-        future = self.executor.submit(function, *given)
+        executor = self.executor
+        try:
+            future = executor.submit(function, *given)
+        except Exception as error:
+            blameless(error)
+            raise
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         return future
@@ -89,8 +96,7 @@ class Lane:
     def renew(self, error: BrokenExecutor) -> bool:
         """Leave a broken executor behind; answer whether another can be made, else say so on the error."""
         if isinstance(self._declared, Executor):
-            error.add_note("executor= a function that makes the pool lets the next attempt have a new one")
-            error.retry = "retry-after"  # type: ignore[attr-defined] # no row is to blame for what is broken already
+            blameless(error).add_note("executor= a function that makes the pool lets the next attempt have a new one")
             return False
         self.close()
         return True
@@ -108,3 +114,10 @@ class Lane:
             executor.shutdown(wait=isinstance(executor, ProcessPoolExecutor), cancel_futures=True)
         except TypeError:  # Dask's takes no cancel_futures: it cancels where it does not wait
             executor.shutdown(wait=False)
+
+
+def blameless(error: Raised) -> Raised:
+    """Mark an error of the executor itself: another attempt may find it mended, and no row is to blame for it."""
+    with suppress(AttributeError):
+        error.retry = "retry-after"  # type: ignore[attr-defined]
+    return error

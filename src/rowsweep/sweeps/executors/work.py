@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rowsweep.clock import real_monotonic
 from rowsweep.sweeps.batch.work import BatchDone, Closer, HandlerCall, check_transaction
 from rowsweep.sweeps.executors.ahead import KnownKeys, PageAhead, ReadAhead, digest_now
+from rowsweep.sweeps.executors.far import PageBack
 
 if TYPE_CHECKING:
     import polars as pl
@@ -56,13 +57,13 @@ class ExecutorWork:
 
     def _next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
         aside_ms, pages = self._started()
-        first, value = self._computed(pages, at, limit)
+        first, back = self._computed(pages, at, limit)
         finder = self.call.finder
         with finder.held.transaction() as marker:
             page = finder.find(at, limit) if first is None else first.page
             after = at.finished()
             if page is not None:
-                rows, written = self._apply(at, page, first, value)
+                rows, written = self._apply(at, page, first, back)
                 after = at.moved(page.to, rows=rows, written=written)
             closed = self.closer.close(at, after, marker, stored=stored)
         if first is not None:
@@ -89,22 +90,24 @@ class ExecutorWork:
         self._pages = self._pages or ReadAhead(self.call, self.calls, depth)
         return (real_monotonic() - began) * 1000, self._pages
 
-    def _computed(self, pages: ReadAhead, at: Position, limit: int) -> tuple[PageAhead | None, pl.DataFrame | None]:
-        """Answer the page whose turn it is, with what the handler made of it."""
+    def _computed(self, pages: ReadAhead, at: Position, limit: int) -> tuple[PageAhead | None, PageBack]:
+        """Answer the page whose turn it is, with what came of it."""
         while (first := pages.first(at, limit)) is not None:
             self.call.finder.concerns(first.page)
             if first.coming is None:
-                return first, None
+                return first, PageBack()
             back = self.calls.take(first.coming)
             if back.wants is None:
-                return first, back.value()
+                return first, back
             self.calls.widen(back.wants)
             pages.drop()
-        return None, None
+        return None, PageBack()
 
-    def _apply(self, at: Position, page: Page, first: PageAhead | None, value: pl.DataFrame | None) -> tuple[int, int]:
+    def _apply(self, at: Position, page: Page, first: PageAhead | None, back: PageBack) -> tuple[int, int]:
+        """Write a page back, or raise what its handler raised; neither counts where the rows are others by now."""
         if first is None or digest_now(self.call, at, page) != first.seen:
             return self.run(at, page)
+        value = back.value()
         return first.rows, self._write(at, page, first.rows, value, first.keys) if first.rows else 0
 
     def _write(self, at: Position, page: Page, rows: int, value: pl.DataFrame | None, keys: KnownKeys) -> int:

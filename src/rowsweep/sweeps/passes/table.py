@@ -322,7 +322,9 @@ class BackfillPass(Pass, SecondLook):
             spending=self._spending(finder),
         )
         if spec.executor is not None:
-            self._calls = self._calls or self._ending.enter_context(calling(self._sweep, call))
+            self._calls = self._calls or self._ending.enter_context(
+                calling(self._sweep, self._setup.table, self._input, ctx.signal)
+            )
             return ExecutorWork(call=call, closer=closer, calls=self._calls, ahead=spec.ahead)
         by_handler = (AtomicWork if spec.atomic else OutsideWork)(call=call, closer=closer)
         return by_handler if spec.source is None else SourceWork(finder=finder, closer=closer, work=by_handler.alone)
