@@ -15,7 +15,7 @@ import rowsweep as rs
 from rowsweep.errors import SweepFailed
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.keyset.rows import Rows
-from rowsweep.sweeps.poison import work
+from rowsweep.sweeps.poison import closing, work
 from rowsweep.sweeps.run import Run
 from tests.sweeps.field import NONE_LATE, Field, fields_of, until
 
@@ -267,7 +267,9 @@ class Wrong(Exception):
     retry = "terminal"
 
 
-def test_each_set_aside_row_is_logged_once_and_counted(field: Field, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_set_aside_row_is_logged_once_and_counted(
+    field: Field, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """N-084: the log event has the key and no other value of the row; a password in the message is hidden."""
     field.orders(60)
 
@@ -277,8 +279,11 @@ def test_each_set_aside_row_is_logged_once_and_counted(field: Field, caplog: pyt
             raise Wrong(f"no way to postgresql://ann:hunter2@shop/db {'x' * 600}\x00")
 
     caplog.set_level(logging.WARNING, "rowsweep")
+    counted: list[tuple[str, int]] = []
+    monkeypatch.setattr(closing, "record_rejected", lambda sweep, rows: counted.append((sweep, rows)))
     run = said.launch()
     field.finish(run)
+    assert counted == [("said", 1)]
     (told,) = fields_of(caplog.records, "sweeps.row.set-aside")
     assert (told["sweep"], told["run_id"], told["key"]) == ("said", str(run.run_id), "id=33")
     (error,) = run.rejected()["error"]
