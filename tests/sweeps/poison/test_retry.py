@@ -89,6 +89,32 @@ def test_handlers_retry_with_what_they_are_now(field: Field, atomic: bool) -> No
     assert field.sql("select band, count(*) from orders group by 1 order by 1") == [("high", 4), ("low", 56)]
 
 
+def test_a_retry_that_loses_its_claim_takes_nothing_off_the_list(field: Field) -> None:
+    """N-060, N-086: the lists move in the batch's transaction; the next attempt does what is left."""
+    field.orders(60)
+    thieves: list[Run] = []
+
+    def handler(batch: rs.Batch) -> None:
+        if thieves and batch.index == 1:
+            field.steal(thieves.pop())
+        batch.execute("update orders set total = price / qty where id = any (%s)", [[row["id"] for row in batch.rows]])
+
+    field.sql("update orders set qty = 0 where id = any (%s)", [list(BAD)])
+    run = sweep(handler=handler, batch_rows=3).launch()
+    field.finish(run)
+    field.sql("update orders set qty = 1 where qty = 0")
+    again = run.retry_rejected()
+    thieves.append(again)
+    field.tick()
+    assert keys(run) == [40]
+    field.queue_sql(
+        "update {x_jobs} set state = 'ready', claimed_by = null, visible_at = null, run_at = now() where run_id = %s",
+        [again.run_id],
+    )
+    assert field.finish(again)["rows"] == 4
+    assert keys(run) == []
+
+
 def test_a_retry_is_no_application_of_the_sweep(field: Field) -> None:
     """N-086, D-4: of a run that failed only its rejected rows are done then; the sweep itself is not."""
     poisoned(field)
