@@ -30,12 +30,20 @@ unmarked = rs.backfill(
     "unmarked", rows=rs.Rows("counted", where="n = 0"), set={"n": "n + 1"}, batch_rows=BATCH_ROWS, adapt=False
 )
 
+sharded = rs.backfill("sharded", rows=ROWS, set={"n": "n + 1"}, shards=4, batch_rows=BATCH_ROWS, adapt=False)
+
 paced = rs.backfill("paced", rows=ROWS, set={"n": "n + 1"}, rate="1000/s", batch_rows=BATCH_ROWS, adapt=False)
 
 
 @rs.backfill("by-sql", rows=ROWS, batch_rows=BATCH_ROWS, adapt=False)
 def by_sql(batch: rs.Batch) -> None:
     """Add one with the application's own SQL, in the batch's transaction."""
+    batch.execute(ADD_ONE, [[row["id"] for row in batch.rows]])
+
+
+@rs.backfill("sharded-by-sql", rows=ROWS, shards=3, batch_rows=BATCH_ROWS, adapt=False)
+def sharded_by_sql(batch: rs.Batch) -> None:
+    """Add one with the application's own SQL, in one of several jobs."""
     batch.execute(ADD_ONE, [[row["id"] for row in batch.rows]])
 
 
@@ -164,6 +172,8 @@ SWEEPS: dict[str, rs.Sweep[Any]] = {
     sweep.name: sweep
     for sweep in (
         by_set,
+        sharded,
+        sharded_by_sql,
         paced,
         unmarked,
         by_sql,
