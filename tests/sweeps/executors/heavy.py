@@ -66,6 +66,13 @@ def odd(batch: rs.Batch) -> pl.DataFrame:
     return doubled(batch)
 
 
+def unlucky(batch: rs.Batch) -> pl.DataFrame:
+    """Raise for a quantity of 13."""
+    if 13 in batch.frame["qty"]:
+        raise ValueError("thirteen")
+    return doubled(batch)
+
+
 def wrong(batch: rs.Batch) -> pl.DataFrame:
     """Answer a column that the table lacks, once past the first page."""
     return doubled(batch) if batch.index == 0 else batch.frame.select("id", totl="qty")

@@ -284,6 +284,19 @@ def test_rows_that_fail_by_themselves_are_set_aside(field: Field, threads: Threa
     assert field.one("select count(*) from orders where total = qty * 2") == 19
 
 
+def test_rejected_rows_are_tried_again_out_there(field: Field, threads: ThreadPoolExecutor) -> None:
+    """N-086: over exactly these keys, which are read ahead as any others."""
+    field.orders(60)
+    field.sql("update orders set qty = 13 where id % 9 = 0")
+    run = over(threads, heavy.unlucky, on_error="set-aside", ahead=2).launch()
+    assert field.finish(run)["rejected"] == 6
+    field.sql("update orders set qty = 1 where id % 9 = 0 and id < 50")
+    again = run.retry_rejected()
+    assert field.finish(again)["rows"] == 5
+    assert run.rejected()["key"].to_list() == ["54"]
+    assert field.one("select count(*) from orders where total = qty * 2") == 59
+
+
 def test_a_transaction_that_commits_behind_the_cursor_is_swept_too(field: Field, threads: ThreadPoolExecutor) -> None:
     """N-057: the second look has its own pages, and its own keys, through the same executor."""
     field.orders(12)
