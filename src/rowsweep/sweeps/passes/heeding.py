@@ -97,10 +97,13 @@ class HeedingPass(SteeredPass):
 
     def log_health(self, event: str, verdict: Verdict) -> None:
         """Log that it is held or slowed down from now on."""
-        emit(
-            event,
-            sweep=self._sweep.name,
-            run_id=str(self._ctx.run_id),
-            signal=verdict.name,
-            reason=verdict.words,
-        )
+        told = {
+            "sweep": self._sweep.name,
+            "run_id": str(self._ctx.run_id),
+            "signal": verdict.name,
+            "reason": verdict.words,
+        }
+        if event == "sweeps.held":
+            emit("sweeps.held", **told)
+        else:
+            emit("sweeps.slowed", **told)
