@@ -9,7 +9,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.sweeps.batch.pages import PageFinder
-from tests.sweeps.field import Field
+from tests.sweeps.field import Field, fields_of
 from tests.sweeps.late.test_look import (
     INSERT,
     ONE_LATE,
@@ -165,9 +165,14 @@ def test_at_least_once_handlers_get_late_rows_under_another_key(field: Field, wh
         calls.append((batch.key, [row["id"] for row in batch.rows]))
 
     with writing(field, INSERT) as writer:
-        totals = swept_while_open(field, index, writer.commit)
-    assert (totals["rows"], totals["late"]) == (8, ONE_LATE)
-    assert [ids for _, ids in calls] == [[1, 2, 4, 5, 6, 7, 8], [3]]
+
+        def end() -> None:
+            writer.execute("update orders set qty = 9 where id = 8")  # a page of the same bounds as the first
+            writer.commit()
+
+        totals = swept_while_open(field, index, end)
+    assert (totals["rows"], totals["late"]["rows"]) == (9, 2)
+    assert [ids for _, ids in calls] == [[1, 2, 4, 5, 6, 7, 8], [3, 8]]
     assert len({key for key, _ in calls}) == 2
 
 
@@ -187,7 +192,7 @@ def test_at_least_once_frames_are_not_all_done_again(field: Field, where: str | 
     assert seen == [1, 2, 4, 5, 6, 7, 8, 3]
 
 
-def test_rows_that_were_set_aside_are_not_tried_again(field: Field) -> None:
+def test_rows_that_were_set_aside_are_not_tried_again(field: Field, caplog: pytest.LogCaptureFixture) -> None:
     """N-084, N-057: they match still, and would fail again; a late row is done."""
     orders_without(field, 3)
     field.sql("alter table orders add check (total <> 3.75)")
@@ -196,6 +201,7 @@ def test_rows_that_were_set_aside_are_not_tried_again(field: Field) -> None:
         totals = swept_while_open(field, totals_sweep(on_error="set-aside"), writer.commit)
     assert (totals["rejected"], totals["late"], totals["remaining"]) == (1, ONE_LATE, 1)
     assert field.sql(UNSWEPT) == [(5,)]
+    assert len(fields_of(caplog.records, "sweeps.row.set-aside")) == 1
 
 
 @pytest.mark.parametrize("atomic", [True, False])
