@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 import pytest
 
@@ -78,6 +80,30 @@ def test_a_used_up_condition_of_a_handler_is_a_proof(field: Field) -> None:
     assert run.verify().is_complete is True
     field.sql("update orders set band = null where id = 4")
     assert (run.verify().is_complete, run.verify().due) == (False, 1)
+
+
+def test_nothing_is_claimed_of_batches_that_nobody_looked_behind(field: Field) -> None:
+    """N-057: late="report" saves the look, and with it the proof; a later attempt cannot make up for it."""
+    field.orders(8)
+
+    def declare(late: Any) -> Any:
+        @rs.backfill("bands", rows=rs.Rows("orders", where="band is null"), batch_rows=4, adapt=False, late=late)
+        def bands(batch: rs.Batch) -> pl.DataFrame:
+            if batch.index == 1 and late == "report":
+                run.pause()
+            return batch.frame.select("id", band=pl.lit("low"))
+
+        return bands
+
+    run = declare("report").launch()
+    field.tick()
+    declare("due")
+    run.resume()
+    field.finish(run)
+    assert run.verify().is_complete is True
+    field.sql("update orders set band = null where id = 4")
+    receipt = run.verify()
+    assert (receipt.is_complete, receipt.matching, receipt.due) == (None, 1, None)
 
 
 def test_a_run_under_way_is_not_complete_and_says_how_far_it_is(field: Field) -> None:

@@ -99,6 +99,10 @@ class SecondLook(SteeredPass):
         if spec.assignments is not None and (spec.source is not None or self._converges()):
             return None
         left = self._ctx.step.checkpoint(self._named(LEFT_STEP))
+        if spec.late == "report":
+            if left.get() is None:
+                left.put(True)  # nothing is proved of what is not looked behind
+            return None
 
         def note(connection: Any) -> None:
             left.put(True, tx=connection if spec.source is None else None)
@@ -114,7 +118,7 @@ class SecondLook(SteeredPass):
         left = self._wait_for(writers) if stored is None else len(self._ask_writers(writers)[0])
         swept, unsure = self._at.rows, self._sort_out(writers) if stored is None else 0
         if stored is not None:
-            self._look_for(self._judge(writers))
+            self._look_for(look := self._judge(writers), 0 if look is None else self._count(look.also))
         if stored is not None or self._look is not None:
             self._sweep_again(stored)
         self._late = Late(rows=self._at.rows - swept, writers=left, unsure=unsure)
@@ -122,17 +126,19 @@ class SecondLook(SteeredPass):
 
     def _sort_out(self, writers: Writers) -> int | None:
         """Choose what is looked for, if there may be any; answer how many rows there are that cannot be told."""
-        if self._sweep.spec.rows.where is not None and self._count() == 0:
+        has_where = self._sweep.spec.rows.where is not None
+        matching = self._count() if has_where else None
+        if matching == 0:
             return 0
         look = self._judge(writers)
         if look is None:
             return self._count(written_by(writers)) if writers.open else 0
-        self._look_for(look)
+        is_slow = has_where and matching is None
+        self._look_for(look, None if is_slow else self._count(look.also))
         return 0
 
-    def _look_for(self, look: Look | None) -> None:
+    def _look_for(self, look: Look | None, found: int | None) -> None:
         """Look for these rows, if there are any; each is sought where all of them are counted in a moment."""
-        found = 0 if look is None else self._count(look.also)
         self._look = look if found != 0 else None
         self._seeks = found is not None
 
