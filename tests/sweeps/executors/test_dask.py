@@ -63,14 +63,16 @@ def test_a_handler_is_told_apart_from_itself_over_the_same_rows(field: Field, cl
 
 
 def test_an_error_on_a_cluster_is_told_as_in_process(field: Field, client: Any) -> None:
-    """N-083."""
+    """N-083; an executor that a function makes ends with each pass, and the client stays."""
     field.orders(20)
-    run = on(client, "odd", heavy.odd, batch_rows=4).launch()
+    options: dict[str, Any] = {"rows": heavy.ORDERS, "batch_rows": 4, "adapt": False}
+    run = rs.backfill("odd", heavy.odd, executor=client.get_executor, **options).launch()
     with pytest.raises(SweepFailed):
         field.finish(run)
     row = field.row(run)
     assert row.rows == 4
     assert (row.last_error or "").startswith("OddError: row 6 is odd: six")
+    assert client.submit(int).result() == 0
 
 
 def test_a_killed_worker_of_a_cluster_costs_nothing(field: Field, client: Any) -> None:

@@ -81,13 +81,11 @@ def test_an_error_comes_back_with_its_type_its_causes_and_its_traceback(
 
 
 def test_a_function_that_no_module_has_goes_by_value(field: Field, process: ProcessPoolExecutor) -> None:
-    """N-060: defined in a notebook, or inside a function, over what surrounds it; its errors are the caller's class."""
+    """N-060: defined in a notebook, or inside a function, over what surrounds it."""
     field.orders(4)
     factor = 3
 
     def scaled(batch: rs.Batch) -> Any:
-        if factor == 4:
-            raise heavy.OddError(1, why="four")
         return batch.frame.select("id", total=batch.frame["qty"] * factor)
 
     field.sweep(rs.backfill("scaled", scaled, rows=heavy.ORDERS, executor=process))
