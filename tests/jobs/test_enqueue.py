@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -279,3 +280,14 @@ def test_a_connection_to_another_database_is_refused(
         finally:
             admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(other)))
     assert rows(postgres_app) == []
+
+
+def test_a_request_whose_key_was_set_afterwards_is_deduplicated(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
+    """S-047: only a job under its own fresh id goes in without a look for a live one, alone or among others."""
+    fresh = job.request(1, rs.EnqueueOptions())
+    keyed = [replace(job.request(value, rs.EnqueueOptions()), idempotency_key="k") for value in (2, 3)]
+    assert fresh.idempotency_key == str(fresh.id)
+    assert [request.is_unkeyed for request in (fresh, *keyed)] == [True, False, False]
+    answers = app.enqueue([fresh, *keyed])
+    assert [answer.deduplicated for answer in answers] == [False, False, True]
+    assert rows(app) == [1, 2]

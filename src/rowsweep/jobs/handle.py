@@ -173,6 +173,7 @@ class JobHandle(Generic[In, Out]):
             tenant_id=asked.tenant or self.tenant_for(parsed),
             traceparent=asked.traceparent,
             enqueued_by=asked.enqueued_by,
+            id_text=id_text,
         )
 
     def describe(self) -> dict[str, Any]:

@@ -41,6 +41,11 @@ class InputType:
         return self._adapter.validator
 
     @cached_property
+    def _serializer(self) -> Any:
+        """The serializer inside of the adapter, for the same reason."""
+        return self._adapter.serializer
+
+    @cached_property
     def _refusal(self) -> type[ValidationError]:
         from pydantic import ValidationError
 
@@ -89,7 +94,7 @@ class InputType:
         return None if self.declared is None else self._restored(json_text(stored))
 
     def _serialised(self, parsed: object, *, mode: str) -> Any:
-        return self._adapter.dump_python(parsed, mode=mode, by_alias=True, round_trip=True, warnings=False)
+        return self._serializer.to_python(parsed, mode=mode, by_alias=True, round_trip=True, warnings=False)
 
     def _validated(self, value: object) -> Any:
         try:

@@ -23,7 +23,8 @@ MAX_KEY: Final = 200
 class NewJob:
     """Ask for one job; `run_at=None` and `delay_seconds=None` mean the database's now. Never changed once it is made.
 
-    `run_at` is an aware instant; `delay_seconds` counts from the database's now; at most one is given.
+    `run_at` is an aware instant; `delay_seconds` counts from the database's now; at most one is given. `id_text` is the
+    id's own text where the id was just made; a job whose key is that very text was given none, so that no other has it.
     """
 
     id: UUID
@@ -40,6 +41,12 @@ class NewJob:
     concurrency_key: str | None = None
     traceparent: str | None = None
     enqueued_by: str | None = None
+    id_text: str | None = None
+
+    @property
+    def is_unkeyed(self) -> bool:
+        """Whether no live job can have its key."""
+        return self.idempotency_key is self.id_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

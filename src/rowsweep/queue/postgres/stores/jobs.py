@@ -17,7 +17,6 @@ from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, Cl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from uuid import UUID
 
     from rowsweep.queue.postgres.session import Session
     from rowsweep.queue.records import Claim, ClaimOptions, EnqueueResult, Job, NewJob
@@ -42,9 +41,9 @@ class PostgresJobs:
             return _enqueue(self._session, jobs, _insert(self._session, jobs)) if jobs else []
         parts = list(_parts(jobs, ENQUEUE_ROWS))
         with self._session.unit() as session:
-            answers = session.rows_each(_SQL["enqueue"], map(enqueue_values, parts))
+            answers = session.rows_each(_SQL[_statement(jobs)], map(enqueue_values, parts))
             answered = zip(parts, answers, strict=True)
-            return [result for part, rows in answered for result in _enqueue(session, part, dict(rows))]
+            return [result for part, rows in answered for result in _enqueue(session, part, _states(rows))]
 
     def claim(self, options: ClaimOptions) -> ClaimPass:
         """Claim from the one queue named; lapsed rows go first, in a statement of their own."""
@@ -136,10 +135,10 @@ def shard_of(worker_id: str) -> int:
     return zlib.crc32(worker_id.encode("utf-8", "surrogatepass")) % SHARDS
 
 
-def _enqueue(session: Session, jobs: Sequence[NewJob], inserted: dict[UUID, Any]) -> list[EnqueueResult]:
+def _enqueue(session: Session, jobs: Sequence[NewJob], inserted: dict[int, Any]) -> list[EnqueueResult]:
     """Answer which job stands for each request, once those that could be were inserted; the rest is tried again."""
     if len(inserted) == len(jobs):  # as nearly always: nobody has the key of one
-        return [records.enqueued(job.id, job.run_id, inserted[job.id], deduplicated=False) for job in jobs]
+        return [records.enqueued(job.id, job.run_id, inserted[job.id.int], deduplicated=False) for job in jobs]
     results: dict[int, EnqueueResult] = {}
     for attempt in range(ENQUEUE_ATTEMPTS):
         waiting = [at for at in range(len(jobs)) if at not in results]
@@ -147,8 +146,8 @@ def _enqueue(session: Session, jobs: Sequence[NewJob], inserted: dict[UUID, Any]
             inserted = _insert(session, [jobs[at] for at in waiting])
         for at in waiting:
             job = jobs[at]
-            if job.id in inserted:
-                results[at] = records.enqueued(job.id, job.run_id, inserted.pop(job.id), deduplicated=False)
+            if job.id.int in inserted:
+                results[at] = records.enqueued(job.id, job.run_id, inserted.pop(job.id.int), deduplicated=False)
         results |= find_live(session, jobs, [at for at in waiting if at not in results])
         if len(results) == len(jobs):
             return [results[at] for at in range(len(jobs))]
@@ -160,8 +159,17 @@ def _enqueue(session: Session, jobs: Sequence[NewJob], inserted: dict[UUID, Any]
     )
 
 
-def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[UUID, Any]:
-    return dict(session.rows(_SQL["enqueue"], enqueue_values(jobs)))
+def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[int, Any]:
+    return _states(session.rows(_SQL[_statement(jobs)], enqueue_values(jobs)))
+
+
+def _statement(jobs: Sequence[NewJob]) -> str:
+    return "enqueue_unkeyed" if all(job.is_unkeyed for job in jobs) else "enqueue"
+
+
+def _states(rows: Sequence[Sequence[Any]]) -> dict[int, Any]:
+    """Answer the states of what was inserted, by the number of its id: an id's own hash is made in Python."""
+    return {row[0].int: row[1] for row in rows}
 
 
 def enqueue_values(jobs: Sequence[NewJob]) -> dict[str, object]:

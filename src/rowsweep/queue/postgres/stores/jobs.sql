@@ -35,6 +35,39 @@ select i.id, i.state
 from inserted i
 join woken w on w.queues >= 0;
 
+-- name: enqueue_unkeyed
+-- Jobs that nobody can have enqueued before: without a conflict to look for, an insert takes four fifths of the time.
+with inserted as (
+  insert into /* schema */x_jobs
+    (id, name, queue, priority, state, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts,
+     run_at, traceparent, enqueued_by)
+  select n.id, n.name, n.queue, n.priority, case when n.due > statement_timestamp() then 'delayed' else 'ready' end,
+         n.input::jsonb, n.idempotency_key, n.tenant_id, n.concurrency_key, n.run_id, n.max_attempts,
+         n.due, n.traceparent, n.enqueued_by
+  from (
+    select u.id, u.name, u.queue, u.priority, u.input, u.idempotency_key, u.tenant_id, u.concurrency_key, u.run_id,
+           u.max_attempts, u.traceparent, u.enqueued_by, u.position,
+           coalesce(u.run_at, statement_timestamp() + make_interval(secs => coalesce(u.delay, 0))) as due
+    from unnest(
+      %(id)s::uuid[], %(name)s::text[], %(queue)s::text[], %(priority)s::smallint[], %(input)s::text[],
+      %(idempotency_key)s::text[], %(tenant_id)s::text[], %(concurrency_key)s::text[], %(run_id)s::uuid[],
+      %(max_attempts)s::integer[], %(run_at)s::timestamptz[], %(delay)s::double precision[],
+      %(traceparent)s::text[], %(enqueued_by)s::text[]
+    ) with ordinality as u (
+      id, name, queue, priority, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts, run_at,
+      delay, traceparent, enqueued_by, position)
+  ) n
+  order by n.position
+  returning id, state, queue, run_at
+),
+woken as materialized (
+  select count(pg_notify('rowsweep_wake', q.queue)) as queues
+  from (select distinct i.queue from inserted i where i.run_at < now() + interval '30 seconds') q
+)
+select i.id, i.state
+from inserted i
+join woken w on w.queues >= 0;
+
 -- name: find_live_by_key
 -- A statement of its own, because the conflicting row may be newer than the insert's snapshot.
 select w.position, j.id, j.run_id, j.state
