@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import polars as pl
@@ -383,3 +384,84 @@ def test_tuning_reaches_every_shard(field: Field) -> None:
         until(lambda: all(shard["batches"] for shard in field.row(run).shards or [{"batches": 0}]), "a batch of each")
         field.app.stores().ledger.steer(run.run_id, Tuning(rate="none"))  # type: ignore[union-attr]
         assert run.wait("30s")["rows"] == ROWS
+
+
+def test_rows_that_fail_by_themselves_are_set_aside_by_every_shard(field: Field) -> None:
+    """N-084, N-088: one list for the run."""
+    table(field)
+
+    def divide(batch: rs.Batch) -> pl.DataFrame:
+        if any(row["k"] % 1_000 == 7 for row in batch.rows):
+            error = ValueError("no")
+            error.retry = "terminal"  # type: ignore[attr-defined]
+            raise error
+        return batch.frame.select("k", pl.col("n") + 1)
+
+    sweep = rs.backfill(
+        "aside", divide, rows=rs.Rows("things"), batch_rows=100, adapt=False, shards=3, on_error="set-aside"
+    )
+    run = sweep.launch()
+    with field.working():
+        totals = run.wait("60s")
+    assert (totals["rows"], totals["rejected"]) == (ROWS - 3, 3)
+    assert sorted(key for (key,) in run.rejected().select("key").rows()) == ["1007", "2007", "7"]
+    assert field.sql("select n, count(*) from things group by n order by n") == [(0, 3), (1, ROWS - 3)]
+    assert run.retry_rejected().run_id != run.run_id
+
+
+def test_the_first_looks_again_for_all_once_the_others_have_ended(field: Field) -> None:
+    """N-057, N-088: what a transaction left behind any shard is swept by one second look, of the whole run."""
+    table(field)
+    field.sql("delete from things where k in (5, 1500, 2500)")
+    rows = rs.Rows("things", where="n = 0")
+    sweep = rs.backfill("late", rows=rows, set={"n": "1"}, batch_rows=100, adapt=False, shards=3)
+    with field.other() as writer, field.working():
+        writer.execute("begin; insert into things values (5, 0), (1500, 0), (2500, 0)")
+        run = sweep.launch()
+        until(lambda: "open transaction" in (field.row(run).waiting_for or ""), "the wait")
+        assert [state for _, state, _ in jobs_of(field, run)] == ["running", "done", "done"]
+        writer.execute("commit")
+        totals = run.wait("60s")
+    assert (totals["rows"], totals["remaining"], totals["late"]["rows"]) == (ROWS, 0, 3)
+    assert all_counted(field)
+    assert sum(shard["rows"] for shard in field.row(run).shards) == ROWS - 3
+
+
+@pytest.mark.parametrize("is_used_up", [True, False])
+def test_a_second_look_asks_every_shard_whether_it_used_its_condition_up(field: Field, is_used_up: bool) -> None:
+    """N-057: one batch of one shard that left a row which matches still is enough to be in doubt."""
+    table(field)
+    field.sql("delete from things where k = 5")
+
+    def mark(batch: rs.Batch) -> pl.DataFrame:
+        stays = pl.col("k") == (0 if is_used_up else ROWS - 10)
+        return batch.frame.select("k", n=pl.when(stays).then(0).otherwise(1))
+
+    rows = rs.Rows("things", where="n = 0")
+    sweep = rs.backfill("late", mark, rows=rows, batch_rows=100, adapt=False, shards=3)
+    with field.other() as writer, field.working():
+        writer.execute("begin; insert into things values (5, 0)")
+        run = sweep.launch()
+        until(lambda: "open transaction" in (field.row(run).waiting_for or ""), "the wait")
+        writer.execute("commit")
+        totals = run.wait("60s")
+    assert totals["late"]["rows"] == (1 if is_used_up else 0)
+    assert totals["remaining"] == (0 if is_used_up else 2)
+
+
+def test_pages_ahead_go_by_the_shard_s_own_range(field: Field) -> None:
+    """N-087: an executor computes ahead within it, also where its end moves."""
+    table(field)
+    with ThreadPoolExecutor(2) as executor:
+        sweep = rs.backfill(
+            "ahead", plus_one, rows=rs.Rows("things"), batch_rows=100, adapt=False, shards=3, executor=executor, ahead=4
+        )
+        run = sweep.launch()
+        with field.working():
+            assert run.wait("60s")["rows"] == ROWS
+    assert all_counted(field)
+
+
+def plus_one(batch: rs.Batch) -> pl.DataFrame:
+    """Add one to each row."""
+    return batch.frame.select("k", pl.col("n") + 1)
