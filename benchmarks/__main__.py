@@ -8,7 +8,7 @@ import sys
 
 import benchmarks
 
-TOOLS = {"__main__", "export_worker", "flights", "frame_worker", "loops", "measure", "peers", "tables"}
+TOOLS = {"__main__", "export_worker", "flights", "frame_worker", "loops", "measure", "peers", "shard_worker", "tables"}
 
 
 def main(only: str = "") -> int:
