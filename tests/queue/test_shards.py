@@ -195,6 +195,23 @@ def test_resuming_takes_every_unfinished_shard_up_again(world: World) -> None:
     assert [job.id for job in world.claim("totals").jobs] == [first.id, third.id]
 
 
+def test_one_that_was_requeued_by_itself_takes_the_others_up(world: World) -> None:
+    """N-082, D-36: `jobs requeue` of a dead shard; what is done stays done, and nothing is revived that is to stop."""
+    first, second, third = shards_of(world)
+    world.settle(first, Done())
+    world.settle(third, Bury(error=ERROR), sweep=True)
+    assert world.shards.revive(claim_of(second)) == 0
+    assert world.shards.stop(claim_of(second), 2) is True
+    world.steering.requeue(third.id)
+    again = world.take("totals")
+    assert again.id == third.id
+    assert world.shards.revive(claim_of(third)) == 0
+    assert world.shards.revive(claim_of(again)) == 1
+    revived = world.job(second.id)
+    assert (revived.state, revived.attempt, revived.last_error) == ("ready", 0, None)
+    assert world.job(first.id).state == "done"
+
+
 def test_the_first_job_is_due_once_another_has_ended(world: World) -> None:
     """N-088: parked, or on its way there."""
     first, second, third = shards_of(world)

@@ -74,6 +74,12 @@ class ShardStore(Protocol):
         True where it is cancelled, False where the claim is gone, None where nobody wants it stopped any more.
         """
 
+    def revive(self, claim: Claim) -> int:
+        """Make the run's other jobs due again that ended without having to, where the run goes on; answer how many.
+
+        One that was requeued by itself takes the others up with it.
+        """
+
     def ended(self, run_id: UUID) -> None:
         """Make the first job due, which waits for the others; in a run that is to stop, every one that waits."""
 

@@ -69,6 +69,8 @@ _TABLE = (
     _event("jobs.outbox.tick-failed", _E),
     _event("jobs.outbox.unpublishable", _E, "outbox_id job attempts"),
     _event("sweeps.started", _I, "sweep run_id kind"),
+    _event("sweeps.shards.opened", _I, "sweep run_id shards reason"),
+    _event("sweeps.shards.taken", _I, "sweep run_id shard of_shard key"),
     _event("sweeps.finished", _I, "sweep run_id kind rows written batches active_seconds"),
     _event("sweeps.batch", _D, "sweep run_id index rows duration_ms batch_rows"),
     _event("sweeps.batch.shrunk", _W, "sweep run_id index batch_rows sqlstate"),

@@ -13,7 +13,7 @@ import rowsweep as rs
 from rowsweep.sweeps.passes.position import KeyRange
 from rowsweep.sweeps.shards import lending
 from rowsweep.sweeps.shards.ranges import KeySpace
-from tests.sweeps.field import Field, until, wait_for
+from tests.sweeps.field import Field, fields_of, until, wait_for
 
 ROWS = 3_000
 
@@ -74,12 +74,18 @@ def lent(field: Field, held: Held, *, atomic: bool) -> tuple[rs.Run, int]:
 
 
 @pytest.mark.usefixtures("eager")
-def test_a_batch_that_ends_behind_the_moved_end_rolls_back_and_is_cut(field: Field) -> None:
+def test_a_batch_that_ends_behind_the_moved_end_rolls_back_and_is_cut(
+    field: Field, caplog: pytest.LogCaptureFixture
+) -> None:
     """N-087, N-062: the closing statement asks for the checkpoint the batch began from."""
+    caplog.set_level("INFO", logger="rowsweep")
     held = Held()
     run, bound = lent(field, held, atomic=True)
     first, last = held.page
     assert first <= bound < last
+    taken = fields_of(caplog.records, "sweeps.shards.taken")
+    assert (taken[0]["shard"], taken[0]["of_shard"]) == (1, 2)
+    assert str(bound) in {each["key"] for each in taken}
     assert field.sql("select n, count(*) from things group by n") == [(1, ROWS)]
     assert (first, bound) in held.pages
     shrunk = field.queue_sql("select attempt from {x_jobs} where run_id = %s", [run.run_id])

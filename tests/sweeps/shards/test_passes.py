@@ -17,7 +17,7 @@ from rowsweep.jobs.retry import Retry
 from rowsweep.queue.records import FINISHED_STATES, Tuning
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.shards import amount, opening
-from tests.sweeps.field import Field, until, wait_for
+from tests.sweeps.field import Field, fields_of, until, wait_for
 
 ROWS = 3_000
 
@@ -168,6 +168,22 @@ def test_one_that_fails_stops_the_others_and_resume_takes_all_up_again(field: Fi
     fails[0] = False
     run.resume()
     with field.working():
+        assert run.wait("30s")["rows"] == ROWS
+    assert all_counted(field)
+
+
+def test_requeueing_the_failed_job_alone_takes_the_others_up_with_it(field: Field) -> None:
+    """D-36, N-082: the dead letter is what an operator finds."""
+    table(field)
+    fails = [True]
+    run = failing(lambda key: fails[0] and key > 2_000).launch()
+    with field.working(concurrency=1):
+        until(lambda: all(state in FINISHED_STATES for _, state, _ in jobs_of(field, run)), "the end of all")
+        fails[0] = False
+        ((dead,),) = field.queue_sql("select id from {x_jobs} where state = 'dead'")
+        steering = field.app.stores().steering
+        assert steering is not None
+        steering.requeue(dead)
         assert run.wait("30s")["rows"] == ROWS
     assert all_counted(field)
 
@@ -362,8 +378,9 @@ def test_exports_and_purges_refuse_shards_by_name() -> None:
         purged("other", targets=list, shards=2)
 
 
-def test_auto_goes_by_workers_and_rows(field: Field, monkeypatch: Any) -> None:
+def test_auto_goes_by_workers_and_rows(field: Field, monkeypatch: Any, caplog: pytest.LogCaptureFixture) -> None:
     """D-1: a shard a worker that declares the sweep, and as many rows to each as make it worth while."""
+    caplog.set_level("INFO", logger="rowsweep")
     table(field)
     sweep = declare(shards="auto")
     monkeypatch.setattr(amount, "ROWS_A_SHARD", 1_000)
@@ -371,6 +388,9 @@ def test_auto_goes_by_workers_and_rows(field: Field, monkeypatch: Any) -> None:
         until(lambda: len(field.app.stores().workers.live()) == 4, "all announced")  # type: ignore[union-attr]
         run = sweep.launch()
         assert run.wait("30s")["shards"] == 2
+    (opened,) = fields_of(caplog.records, "sweeps.shards.opened")
+    assert opened["shards"] == 2
+    assert opened["reason"] == "auto: 2 live workers serve it, and it has about 3,000 rows"
     monkeypatch.setattr(amount, "ROWS_A_SHARD", 10_000)
     with field.working(), field.working():
         assert "shards" not in sweep.launch(force=True).wait("30s")

@@ -9,6 +9,7 @@ from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import StepPut
 from rowsweep.queue.shards import shard_suffix
 from rowsweep.sweeps.passes.position import PAGES_STEP, KeyRange, as_checkpoint
+from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Stores
@@ -50,6 +51,7 @@ class Lending:
             owner = next(shard for shard in others if shard.number == middle.number)
             taken = self._take_from(owner, middle, at)
             if taken is not None:
+                self._tell(middle)
                 return taken
         return None
 
@@ -85,6 +87,16 @@ class Lending:
             self._put(stores, step, replace(theirs, range=KeyRange(after=theirs.range.after, to=middle.key)))
             self._put(stores, PAGES_STEP + shard_suffix(self.number), mine)
         return mine
+
+    def _tell(self, middle: Middle) -> None:
+        emit(
+            "sweeps.shards.taken",
+            sweep=self.ctx.job,
+            run_id=str(self.ctx.run_id),
+            shard=self.number,
+            of_shard=middle.number,
+            key=", ".join(middle.key),
+        )
 
     def _is_inside(self, middle: Middle, left: KeyRange) -> bool:
         if self.source is self.held:

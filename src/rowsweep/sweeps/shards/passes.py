@@ -6,26 +6,28 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rowsweep.clock import SystemClock, real_monotonic
-from rowsweep.errors import InvariantBroken, SweepFailed
-from rowsweep.queue.records import LIVE_STATES, BatchClose
+from rowsweep.errors import InvariantBroken
+from rowsweep.queue.records import BatchClose
 from rowsweep.queue.shards import ShardFigures, shard_number, shard_suffix
 from rowsweep.sweeps.batch.work import CheckpointMoved
 from rowsweep.sweeps.late.look import LEFT_STEP
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.pacing import Pacer
-from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, KeyRange, as_checkpoint
+from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, KeyRange
 from rowsweep.sweeps.passes.progress import Progress
 from rowsweep.sweeps.passes.table import BackfillPass
 from rowsweep.sweeps.setup import set_up
-from rowsweep.sweeps.shards.amount import how_many
+from rowsweep.sweeps.shards.amount import Amount, how_many
+from rowsweep.sweeps.shards.ending import ended_shards, prove_tiling
 from rowsweep.sweeps.shards.lending import Lending
 from rowsweep.sweeps.shards.opening import BUSY_SECONDS, Opening, OthersLive, is_other_live
 from rowsweep.sweeps.shards.ranges import KeySpace
-from rowsweep.sweeps.shards.totals import final_figures, final_totals, ranges_of, summed
+from rowsweep.sweeps.shards.totals import final_figures, final_totals, summed
+from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, Wanted
-    from rowsweep.queue.shards import ShardJob, ShardStore
+    from rowsweep.queue.shards import ShardStore
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.work import BatchDone
     from rowsweep.sweeps.declare import RowSweep
@@ -50,13 +52,16 @@ class ShardPass(BackfillPass):
         self._active_before = 0.0
         self._is_behind = False
         self._is_alone = False
+        self._amount = Amount(1, "no rows")
 
     # -- opening ------------------------------------------------------------------------------------------------
 
     def _stored_setup(self, known: Backfill | None) -> Any:
         ctx = self._ctx
-        if known is not None and known.shards is not None and known.wanted == "cancel":
-            self._steer("cancel")
+        if known is not None and known.shards is not None:
+            if known.wanted == "cancel":
+                self._steer("cancel")
+            self._shards().revive(ctx.claim)
         is_stored = ctx.step.stored(SETUP_STEP, "run") is not None
         if self._number > 1 or is_stored or gate.retried_run(self._options) is not None:
             return super()._stored_setup(known)
@@ -76,11 +81,20 @@ class ShardPass(BackfillPass):
         opening = Opening(sweep=self._sweep, ctx=self._ctx, held=self._held)
         if self._held is self._source:
             with self._held.transaction():
-                return opening.store(*self._found(), self._new_row(known))
-        with self._source.transaction():
-            found = self._found()
-        with self._held.transaction():
-            return opening.store(*found, self._new_row(known))
+                stored = opening.store(*self._found(), self._new_row(known))
+        else:
+            with self._source.transaction():
+                found = self._found()
+            with self._held.transaction():
+                stored = opening.store(*found, self._new_row(known))
+        emit(
+            "sweeps.shards.opened",
+            sweep=self._sweep.name,
+            run_id=str(self._ctx.run_id),
+            shards=stored.get("shards", 1),
+            reason=self._amount.reason,
+        )
+        return stored
 
     def _found(self) -> tuple[Setup, list[KeyRange]]:
         """Find the setup and the ranges, in the open transaction of the source."""
@@ -88,7 +102,8 @@ class ShardPass(BackfillPass):
         setup = set_up(connection, spec.rows, spec.assignments)
         if setup.is_over_nothing:
             return setup, [KeyRange(after=None, to=None)]
-        return setup, KeySpace.of(setup, spec.rows).divide(connection, how_many(self._sweep, self._ctx, setup))
+        self._amount = how_many(self._sweep, self._ctx, setup)
+        return setup, KeySpace.of(setup, spec.rows).divide(connection, self._amount.shards)
 
     # -- pages --------------------------------------------------------------------------------------------------
 
@@ -224,34 +239,19 @@ class ShardPass(BackfillPass):
         return super()._finish()
 
     def _await_others(self) -> list[Position]:
-        """Park until every other shard has ended; answer where all of them stand then.
-
-        Raises SweepFailed where one ended without having passed its ranges.
-        """
+        """Park until every other shard has ended; answer where all of them stand then."""
         shards = self._shards().jobs(self._ctx.run_id, step=PAGES_STEP)
-        if any(shard.number != self._number and shard.state in LIVE_STATES for shard in shards):
+        ended = ended_shards(shards, self._ctx, amount=self._setup.shards)
+        if ended is None:
             self._release()
             self._ctx.suspend("shards", AWAIT_SECONDS)
-        ended = [as_checkpoint(shard.checkpoint, PAGES_STEP + shard_suffix(shard.number)) for shard in shards]
-        left = [shard for shard, at in zip(shards, ended, strict=True) if not at.ended]
-        if left or len(shards) < self._setup.shards:
-            raise self._unfinished(left)
         return ended
-
-    def _unfinished(self, left: list[ShardJob]) -> SweepFailed:
-        told = ", ".join(f"shard {shard.number} is {shard.state or 'gone'}" for shard in left) or "one was removed"
-        error = SweepFailed(
-            f"{self._sweep.name!r} cannot finish: {told}, and its keys are not all passed.",
-            fix=f"run.resume() takes every unfinished shard up again (rowsweep sweeps resume {self._ctx.run_id})",
-            meta={"run_id": str(self._ctx.run_id)},
-        )
-        error.retry = "terminal"  # type: ignore[misc]
-        return error
 
     def _finish_ledger(self) -> dict[str, Any]:
         if not self._is_one_of_several:
             return super()._finish_ledger()
-        ranges, remaining, at = self._prove_tiling(), self._remaining(), self._at
+        ranges = prove_tiling(self._ended, self._keys, self._source, self._ctx)
+        remaining, at = self._remaining(), self._at
         with self._held.transaction():
             stores, claim, run_id = self._held.stores, self._ctx.claim, self._ctx.run_id
             assert stores.ledger is not None and stores.shards is not None  # noqa: S101, PT018 - asked before
@@ -263,19 +263,6 @@ class ShardPass(BackfillPass):
             "rows": at.rows, "written": at.written, "batches": at.batches, "rejected": self._rejected(),
             "remaining": remaining, **self._more_totals(), "shards": len(self._ended), "ranges": ranges,
         }  # fmt: skip
-
-    def _prove_tiling(self) -> int:
-        """Ask the database whether the ranges that were passed cover every key once; answer how many they are."""
-        ranges = ranges_of(self._ended)
-        with self._source.transaction():
-            tile = self._keys.tile(self._source.connection, ranges)
-        if not tile:
-            raise InvariantBroken(
-                f"The {len(ranges)} ranges of {self._sweep.name!r} do not tile: keys were left out, or passed twice.",
-                fix=f"rowsweep jobs ls --name {self._sweep.name}, and report the steps of these jobs",
-                meta={"run_id": str(self._ctx.run_id), "ranges": [each.as_json() for each in ranges]},
-            )
-        return len(ranges)
 
 
 def is_sharded(sweep: RowSweep[Any], ctx: RunCtx) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import InvariantBroken
 from rowsweep.queue.memory import jsonb
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rowsweep.queue.memory.state import State
     from rowsweep.queue.records import Backfill, BatchClose, Claim, Job
     from rowsweep.queue.shards import ShardFigures
+
+
+_UNDONE: Final = ("failed", "dead", "cancelled")
 
 
 class MemoryShards:
@@ -96,6 +99,20 @@ class MemoryShards:
         if row.shards is not None:
             state.ledger[row.run_id] = replace(with_status(row, number, "cancelled"), updated_at=now)
         return True
+
+    @locked
+    def revive(self, claim: Claim) -> int:
+        """Make the run's other jobs due again that ended without having to."""
+        state = self._state
+        job = state.held(claim)
+        row = None if job is None else state.ledger.get(job.run_id)
+        if row is None or row.shards is None or row.wanted == "cancel":
+            return 0
+        now, ended = state.now(), [each for each in state.jobs_of(row.run_id) if each.state in _UNDONE]
+        for each in ended:
+            cleared = replace(each, last_error=None, last_error_code=None, stop_reason=None)
+            state.write(replace(cleared, state="ready", attempt=0, run_at=now, updated_at=now))
+        return len(ended)
 
     @locked
     def ended(self, run_id: UUID) -> None:

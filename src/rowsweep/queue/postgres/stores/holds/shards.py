@@ -85,6 +85,10 @@ class PostgresShards:
         is_held, is_stopped = self._session.rows(_SQL["stop"], values)[0]
         return (True if is_stopped else None) if is_held else False
 
+    def revive(self, claim: Claim) -> int:
+        """Make the run's other jobs due again that ended without having to."""
+        return len(self._session.rows(_SQL["revive"], claim_values(claim)))
+
     def ended(self, run_id: UUID) -> None:
         """Make due what waits for the end of a shard."""
         self._session.rows(_SQL["ended"], {"run_id": run_id})

@@ -140,6 +140,35 @@ ledger as (
 )
 select exists (select from job), exists (select from stopped);
 
+-- name: revive
+-- A job that is done stays done: what it had to do, it did.
+with run as materialized (
+  select b.run_id
+  from /* schema */x_jobs j
+  join /* schema */x_backfills b on b.run_id = j.run_id
+  where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
+    and b.wanted <> 'cancel' and b.shards is not null
+),
+ended as materialized (
+  select j.id
+  from run r
+  join /* schema */x_jobs j on j.run_id = r.run_id
+  where j.state || '' in ('failed', 'dead', 'cancelled')
+  order by j.id
+  for no key update of j
+),
+due as (
+  update /* schema */x_jobs j
+  set state = 'ready', attempt = 0, run_at = now(), last_error = null, last_error_code = null, stop_reason = null,
+      updated_at = now()
+  from ended e
+  where j.id = any (array[e.id])
+  returning j.id, j.queue
+)
+select d.id
+from due d
+where (select count(pg_notify('rowsweep_wake', q.queue)) from (select distinct w.queue from due w) q) > 0;
+
 -- name: ended
 -- A first job that is on its way to park finds its `run_at` set anew, and is due at once.
 with waiting as materialized (
