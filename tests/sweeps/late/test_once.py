@@ -9,7 +9,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.sweeps.batch.pages import PageFinder
-from tests.sweeps.field import Field, fields_of
+from tests.sweeps.field import NONE_LATE, Field, fields_of
 from tests.sweeps.late.test_look import (
     INSERT,
     ONE_LATE,
@@ -202,6 +202,24 @@ def test_rows_that_were_set_aside_are_not_tried_again(field: Field, caplog: pyte
     assert (totals["rejected"], totals["late"], totals["remaining"]) == (1, ONE_LATE, 1)
     assert field.sql(UNSWEPT) == [(5,)]
     assert len(fields_of(caplog.records, "sweeps.row.set-aside")) == 1
+
+
+def test_rows_that_a_launch_lets_be_set_aside_are_not_tried_again_either(field: Field) -> None:
+    """N-084, N-057: whether rows are set aside is the run's choice, whatever the sweep declares."""
+    field.orders(20)
+    alone: list[int] = []
+
+    @rs.backfill("bands", rows=rs.Rows("orders", where="band is null"), batch_rows=4, adapt=False)
+    def bands(batch: rs.Batch) -> pl.DataFrame:
+        ids = batch.frame["id"].to_list()
+        if 5 in ids:
+            alone.extend(ids if len(ids) == 1 else [])
+            raise ValueError("five")
+        return batch.frame.select("id", band=pl.lit("done"))
+
+    totals = field.finish(bands.launch(on_error="set-aside"))
+    assert (totals["rows"], totals["rejected"], totals["late"]) == (19, 1, NONE_LATE)
+    assert alone == [5]
 
 
 @pytest.mark.parametrize("atomic", [True, False])

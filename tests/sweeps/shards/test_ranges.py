@@ -23,6 +23,7 @@ KEYS = {
     "bytes": ('k text collate "C"', "md5(i::text) || 'ü,\"()'", ["k"]),
     "timestamps": ("k timestamptz", "timestamptz '2024-01-01' + i * interval '17.000001 s'", ["k"]),
     "numeric": ("k numeric", "i * 1.10", ["k"]),
+    "arrays": ("k int[]", "array[i, -i]", ["k"]),
     "composite": ("a text, k int", "'shop ' || i % 5, i", ["a", "k"]),
     "wide": ("a date, b uuid, k int", "date '2024-01-01' + i % 900, md5(i::text)::uuid, i", ["a", "b", "k"]),
 }

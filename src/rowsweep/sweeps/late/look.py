@@ -204,7 +204,7 @@ class SecondLook(SteeredPass):
     def _set_aside(self) -> list[RejectedRow]:
         """Answer the rows that failed by themselves: they would again."""
         store = self._ctx.driver.stores().rejected
-        return [] if store is None or self._sweep.spec.on_error == "stop" else store.list(self._ctx.run_id)
+        return [] if store is None else store.list(self._ctx.run_id)
 
     def _converges(self) -> bool:
         return self._setup.converges and self._is_unchanged()

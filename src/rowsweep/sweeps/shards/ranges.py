@@ -105,7 +105,7 @@ class KeySpace:
         try:
             with connection.transaction():
                 return _exact(run(connection, self.statements.bounds_by_histogram(ranges), values).fetchall())
-        except (psycopg.errors.DataError, psycopg.errors.SyntaxErrorOrAccessRuleViolation):
+        except (psycopg.DataError, psycopg.ProgrammingError):
             return []  # a type whose histogram is not to be had as an array of it
 
     def _by_sample(self, connection: psycopg.Connection[Any], ranges: int) -> list[Key]:
