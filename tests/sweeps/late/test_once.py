@@ -268,3 +268,41 @@ def test_a_look_for_a_few_rows_among_many_goes_from_one_to_the_next(
         totals = swept_while_open(field, totals_sweep(), end)
     assert (totals["rows"], totals["late"]["rows"]) == (203, 5)
     assert [None if page is None else page.to for page in found] == [("302",), ("303",), None]
+
+
+@pytest.mark.parametrize("kind", ["sql", "savepoint", "frame"])
+def test_a_row_that_others_put_into_the_page_meanwhile_is_no_row_that_was_left(field: Field, kind: str) -> None:
+    """N-060, N-057: it is over before the batch is, younger than the batch, and found by the second look."""
+    orders_without(field, 3)
+
+    @rs.backfill("bands", rows=rs.Rows("orders", where="band is null"), batch_rows=4, adapt=False)
+    def bands(batch: rs.Batch) -> pl.DataFrame | None:
+        ids = batch.frame["id"].to_list()
+        if batch.index == 0:
+            with field.other() as other:
+                other.execute(INSERT)
+        if kind == "frame":
+            return batch.frame.select("id", band=pl.lit("done"))
+        if kind == "sql":
+            batch.execute("update orders set band = 'done' where id = any (%s)", [ids])
+            return None
+        with batch.connection.transaction():
+            batch.execute("update orders set band = 'done' where id = any (%s)", [ids])
+        return None
+
+    totals = field.sweep(bands)
+    assert (totals["rows"], totals["late"], totals["remaining"]) == (20, ONE_LATE, 0)
+
+
+def test_a_row_that_a_savepoint_of_the_handler_leaves_is_left(field: Field) -> None:
+    """N-060: what it wrote there is its own, and matches still."""
+    orders_without(field, 3)
+
+    @rs.backfill("bands", rows=rs.Rows("orders", where="qty > 0"), batch_rows=4, adapt=False)
+    def bands(batch: rs.Batch) -> None:
+        with batch.connection.transaction():
+            batch.execute("update orders set qty = qty + 1 where id = any (%s)", [[row["id"] for row in batch.rows]])
+
+    with writing(field, INSERT) as writer:
+        totals = swept_while_open(field, bands, writer.commit)
+    assert totals["late"] == {"rows": 0, "writers": 0, "unsure": 1}

@@ -14,10 +14,18 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.batch.pages import PageFinder
     from rowsweep.sweeps.passes.position import Position
 
-# Rows that this transaction wrote, also under a savepoint (and, harmless, those of younger ones that are over by now).
-_OURS: Final = "pg_catalog.age(xmin) <= 0"
-# Rows that it locked or wrote: one that others put into the page meanwhile is not locked, and of an older transaction.
-_TOUCHED: Final = "not (pg_catalog.age(xmin) > 0 and xmax = 0)"
+# Rows that others wrote: an older transaction than this one, or a younger one that is over. This one's savepoints are
+# younger and not over; of ids that the snapshot's end does not reach nothing is asked.
+_OWN: Final = "pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8"
+_OTHERS: Final = f"""case
+  when pg_catalog.age(xmin) > 0 then true
+  when {_OWN} - pg_catalog.age(xmin)
+       < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8
+  then pg_catalog.pg_xact_status(({_OWN} - pg_catalog.age(xmin))::pg_catalog.text::pg_catalog.xid8) = 'committed'
+  else false end"""
+_OURS: Final = f"not {_OTHERS}"
+# Rows that it locked or wrote: one that others put into the page meanwhile is not locked.
+_TOUCHED: Final = f"not (xmax = 0 and {_OTHERS})"
 _ANY: Final = "true"
 
 
