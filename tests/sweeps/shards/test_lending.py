@@ -181,7 +181,7 @@ class Timed:
         return batch.frame.select("k", pl.col("n") + 1)
 
 
-@pytest.mark.parametrize("is_misjudged", [False, True])
+@pytest.mark.parametrize("is_misjudged", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_two_shards_of_a_skewed_table_end_together(field: Field, monkeypatch: Any, is_misjudged: bool) -> None:
     """N-087: 90 % of the rows in 10 % of the key space, also where the first bound is the middle of that space."""
     field.sql("create table things (k int primary key, n int not null default 0)")

@@ -242,5 +242,5 @@ class Shards(RuleBasedStateMachine):
 
 
 TestShards = Shards.TestCase
-TestShards.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestShards.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
 TestShards.__doc__ = "N-087, N-119: no key is skipped or repeated, whatever changes hands, crashes or comes back."

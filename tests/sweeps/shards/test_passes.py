@@ -447,7 +447,7 @@ def test_the_first_looks_again_for_all_once_the_others_have_ended(field: Field) 
     assert sum(shard["rows"] for shard in field.row(run).shards) == ROWS - 3
 
 
-@pytest.mark.parametrize("is_used_up", [True, False])
+@pytest.mark.parametrize("is_used_up", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_second_look_asks_every_shard_whether_it_used_its_condition_up(field: Field, is_used_up: bool) -> None:
     """N-057: one batch of one shard that left a row which matches still is enough to be in doubt."""
     table(field)

@@ -65,7 +65,12 @@ def counted(field: Field, keys: KeySpace, ranges: list[KeyRange]) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("kind", KEYS)
+QUICK = ("uuid", "text", "wide")
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KEYS]
+)
 @pytest.mark.parametrize("is_analyzed", [True, False])
 def test_ranges_of_any_key_tile_and_have_about_as_many_rows_each(field: Field, kind: str, is_analyzed: bool) -> None:
     """N-087, N-053: by the planner's histogram, and where there is none by sampled keys."""
