@@ -99,6 +99,11 @@ class RowSweep(TableSweep[In]):
         """Whether a run of it may be several jobs."""
         return self.spec.shards != 1
 
+    @property
+    def most_jobs(self) -> int:
+        """How many jobs of one run a process of its own would work side by side: as many as are declared."""
+        return 1 if self.spec.shards == "auto" else self.spec.shards
+
     def _runs_handlers(self) -> bool:
         return self.spec.handler is not None
 

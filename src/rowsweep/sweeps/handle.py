@@ -61,6 +61,11 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
         """Whether its transactions ask to see all tenants' rows: only where it declares nobody's tenant."""
         return self.options.tenant == "none" and self.kind != "export"
 
+    @property
+    def most_jobs(self) -> int:
+        """How many jobs of one run a process of its own would work side by side."""
+        return 1
+
     def launch(
         self,
         value: In | None = None,

@@ -47,7 +47,7 @@ def interrupt_after(batches: int) -> Iterator[Interruption]:
     original = Closer.send
 
     def send(self: Closer, ledger: LedgerStore, close: BatchClose) -> BatchClosed:
-        is_batch = close.totals is not None
+        is_batch = close.totals is not None or (close.shard is not None and close.shard.status == "running")
         if is_batch and (interruption.happened or interruption.committed >= interruption.after):
             interruption.happened = True
             reason = Draining(f"Interrupted by a test after {interruption.after} batches.", fix="none needed")

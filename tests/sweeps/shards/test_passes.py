@@ -17,6 +17,8 @@ from rowsweep.jobs.retry import Retry
 from rowsweep.queue.records import FINISHED_STATES, Tuning
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.shards import amount, opening
+from rowsweep.testing.inline import drain, run_inline
+from rowsweep.testing.interrupt import interrupt_after
 from tests.sweeps.field import Field, fields_of, until, wait_for
 
 ROWS = 3_000
@@ -485,3 +487,22 @@ def test_pages_ahead_go_by_the_shard_s_own_range(field: Field) -> None:
 def plus_one(batch: rs.Batch) -> pl.DataFrame:
     """Add one to each row."""
     return batch.frame.select("k", pl.col("n") + 1)
+
+
+def test_a_test_can_run_and_interrupt_shards_in_its_own_process(field: Field) -> None:
+    """N-116: cut off behind any number of batches, the effects are those of one undisturbed pass."""
+    table(field)
+    run = declare().launch()
+    with interrupt_after(7) as interruption:
+        drain(field.app)
+    assert interruption.happened
+    assert 0 < field.row(run).rows < ROWS
+    drain(field.app)
+    assert field.row(run).status == "done"
+    assert all_counted(field)
+    assert run_inline(declare_again(), app=field.app)["rows"] == ROWS
+
+
+def declare_again() -> Any:
+    """Declare another sweep of the kind."""
+    return rs.backfill("again", rows=rs.Rows("things"), set={"n": "n + 1"}, batch_rows=100, adapt=False, shards=3)

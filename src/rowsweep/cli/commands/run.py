@@ -66,7 +66,8 @@ def run(  # noqa: PLR0913 - one parameter a flag
         )
         if launched.attached:
             _take_up(session, launched, sweep, is_steered=force or rate is not None or batch_rows is not None)
-        worker = app.worker(queues=[sweep.options.queue], names=[name], concurrency=1, visibility=visibility)
+        jobs, queues = sweep.most_jobs, [sweep.options.queue]
+        worker = app.worker(queues=queues, names=[name], concurrency=jobs, visibility=visibility)
         with Signals(lambda: leave_server(app)) as signals:
             worker.start()
             last = _Shift(session, app, launched, worker, signals).work()
