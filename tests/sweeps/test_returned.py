@@ -169,6 +169,19 @@ def test_rows_may_be_left_out_and_only_changed_ones_are_written(field: Field) ->
     assert field.one("select count(*) from orders where band = 'low'") == 6
 
 
+def test_a_key_that_travels_as_text_is_known_without_the_frame(field: Field) -> None:
+    """N-064: a handler that read the page before, and answers for this one without reading it."""
+    field.sql("create table t (k bytea primary key, n int not null default 0)")
+    field.sql("insert into t (k) values ('\\x00'), ('\\x01ff'), ('\\x02'), ('\\x03')")
+
+    def handler(batch: rs.Batch) -> pl.DataFrame:
+        keys = batch.frame["k"] if batch.index == 0 else pl.Series("k", [b"\x02", b"\x03"])
+        return pl.DataFrame({"k": keys, "n": [1] * len(keys)})
+
+    field.sweep(rs.backfill("bytes", handler, rows=rs.Rows("t"), batch_rows=2, adapt=False))
+    assert field.sql("select n, count(*) from t group by 1") == [(1, 4)]
+
+
 def test_the_columns_returned_may_differ_from_batch_to_batch(field: Field) -> None:
     """N-064: each batch is staged by what it returns."""
     field.orders(9)

@@ -95,12 +95,10 @@ class PageRows:
 
     def keys(self) -> pl.DataFrame | None:
         """Answer the keys of the page that was read as a frame; None where it was not."""
-        import polars as pl
-
         key = self.statements.table.key
-        if self._frame is not None:
-            return self._frame.select(key)
-        return None if self._table is None else pl.DataFrame(self._table.select(list(key)))
+        if self._frame is not None or self._table is None:
+            return None if self._frame is None else self._frame.select(key)
+        return as_frame(self._table.select(list(key)), [form for form in self._forms() if form.name in key], key)
 
     def has_keys(self, rows: object) -> bool:
         """Say whether these are dicts with keys of the page that was read as dicts, each once.

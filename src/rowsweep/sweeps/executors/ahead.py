@@ -53,9 +53,8 @@ class KnownKeys:
 
     @classmethod
     def of(cls, reader: PageRows) -> KnownKeys:
-        """Take those of a page that was read, where they travel in the form that they are seen in."""
-        changed = any(column_form(column).finish is not None for column in reader.statements.table.key_types)
-        return cls(None if changed else reader.keys())
+        """Take those of a page that was read."""
+        return cls(reader.keys())
 
     def keys(self) -> pl.DataFrame | None:
         """Answer them."""
