@@ -51,8 +51,9 @@ class BatchConnection:
     """Hold one connection over the batches of a pass; given back before every wait.
 
     When the run is aborted, the statement in flight on it is cancelled through libpq and the connection closed.
-    Settings hold in each transaction only; where no handler could change them in between and the session is ours, all
-    but the tenant are made once for as long as the connection is held (its pool resets them).
+    Settings hold in each transaction only; where no handler could change them in between and the session is ours, the
+    timeouts are set once for as long as the connection is held (its pool resets them). The forms of values never are: a
+    trigger may leave others in the session, and a cursor written in one form is read in another after a crash.
 
     There too a batch may be begun together with the end of the one before (`chains`): `begun` then tells of it, until
     it is taken up, or whatever else is done with the connection rolls it back.
@@ -70,7 +71,7 @@ class BatchConnection:
         self._signal = signal
         self._is_pooled = bool(getattr(driver, "pooler", False))
         lasts = not runs_handlers and not self._is_pooled
-        of_session = {name: value for name, value in settings.items() if lasts and not name.startswith("rowsweep.")}
+        of_session = {name: value for name, value in settings.items() if lasts and name.endswith("_timeout")}
         of_batch = {name: value for name, value in settings.items() if name not in of_session}
         self._once = "; ".join(_set("session", {**of_session, **_PLANNED_ONCE})) if lasts else None
         self._settings = _set("local", of_batch)
@@ -189,6 +190,11 @@ class BatchConnection:
             except Exception:  # noqa: BLE001 - a connection that cannot roll back is closed, which rolls back
                 connection.close()
                 self.release()
+
+
+def pinned() -> str:
+    """Answer SQL that pins the forms of values anew in an open transaction, in which triggers and handlers ran."""
+    return "; ".join(_set("local", _PINNED))
 
 
 def check_committed(cursor: Any) -> None:

@@ -10,6 +10,7 @@ from psycopg import errors as pg
 from psycopg.pq import TransactionStatus
 
 from rowsweep.queue.rejected import RejectedRow
+from rowsweep.sweeps.batch.connection import pinned
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.work import BatchDone, check_transaction, transaction_ended
 from rowsweep.sweeps.keyset.cursor import run
@@ -95,7 +96,8 @@ class WithinTransaction:
         held, connection = self.finder.held, self.finder.held.connection
         held.stage = None  # the staging table empties itself at a commit alone
         self.listed.take(keys)
-        connection.execute(_BEGIN, prepare=False)
+        # A trigger of the part before may have left other forms of values: this one's keys would name no row in them.
+        connection.execute(f"{_BEGIN}; {pinned()}", prepare=False)
         try:
             rows, written = self.part(before, Page(is_full=False, to=keys[-1]))
             check_transaction(connection)
