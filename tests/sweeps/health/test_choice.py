@@ -160,6 +160,8 @@ def test_what_is_asked_for_is_laid_over_what_is_declared() -> None:
     asked = asked_of({"replica_lag": "30s", "vacuum": "off", "active_sessions": 20})
     assert asked == {"replica_lag": "30s", "vacuum": "off", "active_sessions": 20}
     assert chosen(declared, asked) == (stock_taking, rs.replica_lag_below("30s"), rs.active_sessions_below(20))
+    (twice,) = chosen((), {"batch_times": 2})
+    assert twice == rs.batch_times_below(2)
     assert asked_of({"vacuum": None, "replica_lag": {"slow": "1s"}}) == {"vacuum": "off", "replica_lag": {"slow": "1s"}}
     for wrong in ("maybe", {}, {"lag": "10s"}, {"replica_lag": 10}, {"vacuum": "stop"}, {"active_share": 80}, 7):
         with pytest.raises(InvalidOption):

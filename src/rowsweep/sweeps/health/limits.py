@@ -82,7 +82,10 @@ class Limits:
 
 
 def limits_of(value: object, unit: Unit, *, option: str) -> Limits:
-    """Read limits: one value holds, and half of it slows down; or a mapping of `slow`, `hold` and `ignore`."""
+    """Read limits: one value holds, and half of it slows down; or a mapping of `slow`, `hold` and `ignore`.
+
+    A factor only holds: half of one may be what is usual.
+    """
     if unit is SWITCH and value in SWITCHES:
         return Limits(slow=1.0) if value == "slow" else Limits(hold=1.0)
     if isinstance(value, Mapping):
@@ -90,7 +93,7 @@ def limits_of(value: object, unit: Unit, *, option: str) -> Limits:
     if unit is SWITCH:
         raise invalid_option(option, '"slow", "hold" or "off"', value, '"slow"')
     hold = unit.parse(value, option=option)
-    return Limits(hold=hold, slow=hold / 2)
+    return Limits(hold=hold, slow=hold if unit is FACTOR else hold / 2)
 
 
 def _limits_in(given: Mapping[Any, Any], unit: Unit, option: str) -> Limits:
