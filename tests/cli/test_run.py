@@ -111,6 +111,27 @@ def test_ctrl_c_pauses_and_the_next_run_goes_on(items: CommandLine, dsn: str) ->
     assert "stay as that run was launched with" in err
 
 
+def test_a_sharded_run_is_worked_paused_and_shown_as_one(items: CommandLine, folder: Path, dsn: str) -> None:
+    """N-088, N-079: all shards in this process; Ctrl-C pauses every one, and a line tells of each."""
+    (folder / "backfills" / "sharded.py").write_text(
+        "import rowsweep as rs\n\n"
+        'sharded = rs.backfill("sharded", rows=rs.Rows("items"), set={"writes": "writes + 1"}, shards=3)\n'
+    )
+    with items.process("run", "sharded", "--rate", "3000/s", "--batch-rows", "100") as process:
+        wait_until(lambda: has_begun(items))
+        interrupt(process)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert newest(items)["words"] == "paused"
+    items("sweeps", "tune", "sharded", "--rate", "none")
+    answer = items("run", "sharded")
+    assert re.search(r"sharded: done  100 %  6,000 rows .* 3 shards$", answer.out.splitlines()[-1])
+    assert written(dsn) == (ROWS, ROWS)
+    shown = items("sweeps", "show", "sharded").out
+    assert re.search(r"^shard 3  +[\d,]+ rows  100 %  done  behind \(\d+\)", shown, re.MULTILINE)
+    assert [shard["status"] for shard in newest(items)["shards"]] == ["done"] * 3
+
+
 def test_sigterm_hands_the_run_to_the_next_worker(items: CommandLine, dsn: str) -> None:
     """N-004, N-042."""
     with items.process(*SLOWLY) as process:

@@ -242,6 +242,29 @@ def test_the_verbs_steer_all_jobs_at_once(field: Field) -> None:
     assert all_counted(field)
 
 
+def test_a_shard_does_not_wait_for_the_row_that_all_report_to(field: Field) -> None:
+    """N-119: its batches commit while another transaction holds the row, and the next ones report for them."""
+    table(field)
+    began, go = threading.Event(), threading.Event()
+
+    def hold(batch: rs.Batch) -> pl.DataFrame:
+        if batch.rows[0]["k"] == 1:
+            began.set()
+            wait_for(go)
+        return batch.frame.select("k", pl.col("n") + 1)
+
+    run = rs.backfill("hold", hold, rows=rs.Rows("things"), batch_rows=100, adapt=False, shards=2).launch()
+    with field.working(concurrency=1):
+        wait_for(began)
+        with field.other() as other, other.transaction():
+            other.execute(f'select from "{field.queue}".x_backfills for update')
+            go.set()
+            until(lambda: field.steps(run)["sweep:pages"].output["index"] >= 3, "batches of the shard")
+            assert field.row(run).rows == 0
+        assert run.wait("30s")["rows"] == ROWS
+    assert all_counted(field)
+
+
 def test_shards_share_the_rate_evenly(field: Field) -> None:
     """D-6: each of three goes at a third of it."""
     table(field)
