@@ -74,14 +74,14 @@ def parse(text: str) -> tuple[str, ...]:
 
 
 def test_the_tree_is_whole() -> None:
-    """D-40, as far as the commands are there."""
+    """D-40."""
     assert {" ".join(path) for path in COMMANDS} == {
         "demo", "run", "up", "worker", "scheduler", "relay", "ledger", "watch", "board",
         "tasks ls", "tasks next", "tasks fire",
         "outbox ls", "outbox retry",
         "sweeps rejected", "sweeps retry-rejected", "sweeps verify",
         "sweeps ls", "sweeps show", "sweeps preview", "sweeps launch", "sweeps pause", "sweeps resume", "sweeps cancel",
-        "sweeps tune", "sweeps apply",
+        "sweeps tune", "sweeps apply", "sweeps watch",
         "jobs ls", "jobs dead", "jobs show", "jobs stats", "jobs counters", "jobs workers", "jobs names",
         "jobs enqueue", "jobs cancel", "jobs requeue", "jobs promote", "jobs rm",
         "jobs pause", "jobs resume", "jobs pauses",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rowsweep.cli.commands import apply, rejected, verify
-from rowsweep.cli.commands.ledger import Kind, leave_watched, say_launched
+from rowsweep.cli.commands.ledger import Kind, leave_watched, say_launched, watch
 from rowsweep.cli.everywhere import EPILOG, MaxRejected, OnErrorFlag, RunText, Wait
 from rowsweep.cli.session import read_json, session_of
 from rowsweep.cli.stopping import Signals
@@ -49,6 +49,7 @@ def add_to(application: typer.Typer) -> None:
     apply.add_to(_sweeps)
     rejected.add_to(_sweeps)
     verify.add_to(_sweeps)
+    _sweeps.command("watch", epilog=EPILOG)(watch)
     application.add_typer(_sweeps, name="sweeps")
 
 
