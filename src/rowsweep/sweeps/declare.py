@@ -216,8 +216,10 @@ def backfill(
     at most `max_rejected`), the others are done, and the sweep goes on. Each try of a part calls the handler again:
     what an atomic one wrote in a failed try is rolled back, what one with `atomic=False` did elsewhere is not.
 
-    Two runs over one input never work at the same time;
-    `concurrency` caps those over different ones. The other options are a job's.
+    `shards` splits the key range into so many jobs (at most 64; "auto": one a live worker, and one for each 250,000
+    rows at most), each a run of its own to `concurrency`, together one run to everybody else. One that is done takes
+    over half of what another has left. Two runs over one input never work at the same time; `concurrency` caps those
+    over different ones. The other options are a job's.
 
     Behind its last page a pass waits up to `late_wait` (None: for as long as it takes) for the transactions that have
     written to the table, then sweeps the rows they left behind it which are surely due. `late="again"` says that doing

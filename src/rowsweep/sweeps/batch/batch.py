@@ -33,8 +33,8 @@ class Batch:
     """One batch of a sweep.
 
     `rows` are dicts, `frame` a polars frame, `arrow` an Arrow table whose schema is fixed from the catalog; each is
-    read from the database when first asked for. `index` counts the run's batches from 0. `key` is stable over repeats
-    of this batch: an idempotency key for effects elsewhere. `connection` is the batch's psycopg connection: in an
+    read from the database when first asked for. `index` counts the run's batches from 0, a shard's where it has
+    several. `key` is stable over repeats of this batch: an idempotency key for effects elsewhere. `connection` is the batch's psycopg connection: in an
     atomic sweep what is written over it commits with the checkpoint or not at all, and `commit()` and `rollback()`
     are refused (savepoints, `with batch.connection.transaction():`, are fine). `signal` is aborted when the batch must
     stop.
