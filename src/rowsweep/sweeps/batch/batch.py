@@ -34,10 +34,10 @@ class Batch:
 
     `rows` are dicts, `frame` a polars frame, `arrow` an Arrow table whose schema is fixed from the catalog; each is
     read from the database when first asked for. `index` counts the run's batches from 0, a shard's where it has
-    several. `key` is stable over repeats of this batch: an idempotency key for effects elsewhere. `connection` is the batch's psycopg connection: in an
-    atomic sweep what is written over it commits with the checkpoint or not at all, and `commit()` and `rollback()`
-    are refused (savepoints, `with batch.connection.transaction():`, are fine). `signal` is aborted when the batch must
-    stop.
+    several. `key` is stable over repeats of this batch: an idempotency key for effects elsewhere. `connection` is the
+    batch's psycopg connection: in an atomic sweep what is written over it commits with the checkpoint or not at all,
+    and `commit()` and `rollback()` are refused (savepoints, `with batch.connection.transaction():`, are fine). `signal`
+    is aborted when the batch must stop.
     """
 
     def __init__(self, *, place: BatchPlace, ctx: Ctx | None, input: Any, connection: Any, reader: PageReader) -> None:
