@@ -6,9 +6,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from psycopg import sql
 
 import rowsweep as rs
 from rowsweep.sweeps.batch.pages import PageFinder
+from rowsweep.sweeps.late.judging import Look
 from tests.sweeps.field import NONE_LATE, Field, fields_of
 from tests.sweeps.late.test_look import (
     INSERT,
@@ -202,6 +204,16 @@ def test_rows_that_were_set_aside_are_not_tried_again(field: Field, caplog: pyte
     assert (totals["rejected"], totals["late"], totals["remaining"]) == (1, ONE_LATE, 1)
     assert field.sql(UNSWEPT) == [(5,)]
     assert len(fields_of(caplog.records, "sweeps.row.set-aside")) == 1
+
+
+def test_what_a_look_asks_is_asked_of_no_row_set_aside_whatever_is_cheaper(field: Field) -> None:
+    """N-084, N-057: the planner asks the cheapest condition first, which may be the expression that failed for them."""
+    field.orders(3)
+    field.sql("update orders set qty = 0 where id = 2")
+    field.sql("create function dear(id bigint) returns bool language plpgsql cost 10000 as 'begin return id <> 2; end'")
+    look = Look(also=sql.SQL("1 / qty >= 0").format()).without(sql.SQL("dear(id)").format())
+    assert look.also is not None
+    assert field.one(sql.SQL("select count(*) from orders where {}").format(look.also).as_string(None)) == 2
 
 
 def test_rows_that_a_launch_lets_be_set_aside_are_not_tried_again_either(field: Field) -> None:

@@ -161,3 +161,20 @@ def _declare_again(rows: rs.Rows) -> rs.Sweep[object]:
 
     reset_jobs()
     return rs.backfill("totals", rows=rows, set={"total": "price * qty"}, batch_rows=4, adapt=False)
+
+
+@pytest.mark.parametrize("where", ["total is null", None])
+def test_an_expression_that_fails_for_rows_is_asked_of_none_of_those_set_aside(field: Field, where: str | None) -> None:
+    """N-084, N-057: they are due still; where it fails for another row, what is due cannot be told."""
+    field.orders(20)
+    field.sql("update orders set qty = 0 where id in (5, 12)")
+    given: dict[str, Any] = {"set": {"total": "price / qty"}, "on_error": "set-aside"}
+    run = totals_sweep(where, **given).launch()
+    field.finish(run)
+    receipt = run.verify()
+    assert (receipt.is_complete, receipt.matching, receipt.due) == (False, 20 if where is None else 2, 2)
+    field.sql("insert into orders values (30, 1, 0)")
+    assert run.verify().due is None
+    field.sql("update orders set qty = 1 where qty = 0; update orders set total = price")
+    field.finish(run.retry_rejected())
+    assert run.verify().is_complete is (where is not None)

@@ -28,8 +28,8 @@ class Look:
     also: sql.Composed | None
 
     def without(self, others: sql.Composed) -> Look:
-        """Answer a look at those of its rows for which another condition holds too."""
-        return Look(also=others if self.also is None else sql.SQL("{} and {}").format(self.also, others))
+        """Answer a look at those of its rows for which another condition holds too; only of these is its own asked."""
+        return Look(also=others if self.also is None else only_of(others, self.also, otherwise=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,12 @@ def judge(spec: SweepSpec, setup: Setup, writers: Writers, proof: Proof) -> Look
     if rows.where is not None and proof.uses_up:
         return Look(also=None)
     return Look(also=written_by(writers)) if may_repeat and writers.open else None
+
+
+def only_of(others: sql.Composed, also: sql.Composed, *, otherwise: bool) -> sql.Composed:
+    """Ask a condition only of rows for which another holds: it may fail for the rest, whose answer is `otherwise`."""
+    form = "case when {} then {} else {} end"
+    return sql.SQL(form).format(others, also, sql.SQL("true" if otherwise else "false"))
 
 
 def written_by(writers: Writers) -> sql.Composed:

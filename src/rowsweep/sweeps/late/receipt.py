@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -12,10 +13,13 @@ from rowsweep.errors import InvalidOption, SweepNotFound, TimedOut
 from rowsweep.sweeps.handle import TableSweep
 from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.late.aside import not_set_aside
 from rowsweep.sweeps.late.convergence import would_change
+from rowsweep.sweeps.late.judging import only_of
 from rowsweep.sweeps.late.look import LEFT_STEP
 from rowsweep.sweeps.late.writers import Writers, find_writers
 from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, as_checkpoint
+from rowsweep.sweeps.poison.closing import rejected_of
 from rowsweep.sweeps.registry import get_sweep
 from rowsweep.sweeps.setup import Setup, check_source
 from rowsweep.sweeps.spec import SweepSpec
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
     from rowsweep.queue.records import Backfill, Step
+    from rowsweep.queue.rejected import RejectedRow
     from rowsweep.sweeps.passes.position import Position
     from rowsweep.sweeps.run import Host
 
@@ -102,6 +107,7 @@ def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
             meta={"option": "run", "run_id": str(row.run_id)},
         )
     check_source(sweep.name, setup, sweep.spec.rows)
+    aside = rejected_of(app.driver.stores()).list(row.run_id) if row.rejected_rows else []
     held = sweep.held_on(app, None, sweep.tenant_for(sweep.options.input.parse(row.input)))
     try:
         # Before the snapshot: a writer that ends in between is then in one of the two.
@@ -109,7 +115,9 @@ def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
             writers = find_writers(held.connection, setup.table)
         with held.transaction(reads=True):
             held.connection.execute(f"set local statement_timeout = {round(timeout_seconds * 1000)}")
-            asked = _Asked(connection=held.connection, sweep=sweep, row=row, setup=setup, steps=steps, writers=writers)
+            asked = _Asked(
+                connection=held.connection, sweep=sweep, row=row, setup=setup, steps=steps, writers=writers, aside=aside
+            )
             return asked.receipt()
     except psycopg.errors.QueryCanceled as error:
         raise TimedOut(
@@ -142,6 +150,7 @@ class _Asked:
     setup: Setup
     steps: dict[str, Step]
     writers: Writers
+    aside: Sequence[RejectedRow]
 
     def receipt(self) -> Receipt:
         """Count, and say when and in which snapshot."""
@@ -185,10 +194,20 @@ class _Asked:
         if not isinstance(sweep.spec, SweepSpec) or not is_unchanged:
             return None
         if assignments is not None and setup.converges:
-            return self._count(would_change(setup.statements(sweep.spec.rows), assignments))
+            return self._changing(would_change(setup.statements(sweep.spec.rows), assignments))
         uses_up = where is not None and setup.looks_again
         is_looked_behind = assignments is None or sweep.spec.source is None
         return matching if uses_up and is_looked_behind and not _with(self.steps, LEFT_STEP) else None
+
+    def _changing(self, changes: Composed) -> int | None:
+        """Count the rows that the expressions would change, with those set aside; None where they fail for another."""
+        table, aside = self.setup.table, self.aside
+        due = only_of(not_set_aside(table, aside), changes, otherwise=True) if aside else changes
+        try:
+            with self.connection.transaction():
+                return self._count(due)
+        except psycopg.DataError:
+            return None
 
     def _covered(self) -> tuple[KeyRange, ...]:
         """Answer the ranges that each job of the run has gone over."""
