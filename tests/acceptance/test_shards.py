@@ -93,7 +93,7 @@ def test_every_row_is_written_once_by_shards_whose_workers_are_killed_and_stoppe
     site.launch(name)
     storm = ShardStorm(site)
     storm.rage(kills=10, stops=2)
-    assert storm.done >= 8
+    assert storm.done >= 5
     site.until(lambda: site.ledger()["status"] == "done", seconds=180)
     assert site.counts() == {1: site.rows}
     row = site.one("select rows, shards from x_backfills")

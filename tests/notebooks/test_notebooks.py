@@ -26,7 +26,8 @@ FACTS = {
         "hourly-retention", "retention → done",
     ],
     "04_a_fleet": [
-        r"'bob' is no address", r"done +┆ 200", r"exit codes: \[0, 0\]", "243 jobs of 243", "rowsweep worker",
+        r"'bob' is no address", r"done +┆ 200", r"exit codes: \[0, 0\]", "245 jobs of 245", "rowsweep worker",
+        "200,000 rows in 2 shards",
     ],
     "05_when_things_go_wrong": [
         "X_SWEEP_FAILED", r"keys after \(29300\) up to \(30300\)", r"\(60000, 1, 1\)", "X_BACKFILL_APPLIED",

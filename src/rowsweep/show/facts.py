@@ -127,7 +127,7 @@ def shard_line(shard: ShardSnapshot) -> str:
 
 def range_words(shard: ShardSnapshot) -> str:
     """Answer which keys the range has that a shard is in."""
-    after = "the first key" if shard.after is None else f"behind ({clean(', '.join(shard.after))})"
+    after = "from the first key" if shard.after is None else f"behind ({clean(', '.join(shard.after))})"
     to = "to the end" if shard.to is None else f"up to ({clean(', '.join(shard.to))})"
     return f"{after} {to}"
 
