@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import rowsweep as rs
 from rowsweep.errors import InvalidDeclaration, InvalidKey, InvalidSweepSql, RowsweepError, UnknownSource
@@ -189,6 +190,24 @@ def test_a_set_that_is_not_one_expression_is_refused(field: Field, text: str) ->
     """N-049: each expression by itself."""
     field.orders(3)
     refused(field, InvalidSweepSql, rs.Rows("orders"), "set", "Postgres says: ", set={"total": text})
+
+
+def test_rights_that_lack_are_said_and_not_the_expression_blamed(field: Field) -> None:
+    """N-049: it is the role that has to change; its password is in no error."""
+    field.orders(3)
+    role = f"reader_{field.one('select current_schema')}"
+    field.sql(f"create role {role} login password 'hidden'; grant select on orders to {role}")
+    field.sql(f"grant usage on schema {field.one('select current_schema')} to {role}")
+    source = make_conninfo(field.dsn, user=role, password="hidden")
+    try:
+        sweep = rs.backfill("totals", rows=rs.Rows("orders"), set={"total": "price"}, source=source)
+        with pytest.raises(InvalidSweepSql, match="permission denied for table orders") as caught:
+            sweep.launch()
+    finally:
+        field.sql(f"drop owned by {role}; drop role {role}")
+    assert "grant" in caught.value.fix
+    assert "one expression" not in str(caught.value)
+    assert "hidden" not in f"{caught.value} {caught.value.meta}"
 
 
 def test_an_expression_of_another_type_is_refused(field: Field) -> None:

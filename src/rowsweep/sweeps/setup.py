@@ -235,8 +235,11 @@ def _sql_refused(field: str, text: str, error: Exception) -> InvalidSweepSql:
         hint = f'params={{"{missing[1]}": …}}'
     elif getattr(error, "sqlstate", None) is None:
         hint = "write %(name)s for a value of params=, and %% for a % of your own"
+    fails = "does not plan as one expression"
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        fails, hint = "needs rights that the sweep's role lacks", "grant them to the role of the sweep's connection"
     return InvalidSweepSql(
-        f"{field} does not plan as one expression: {text!r:.300}. Postgres says: {said}",
+        f"{field} {fails}: {text!r:.300}. Postgres says: {said}",
         fix=hint,
         meta={"field": field, "expression": text, "sqlstate": getattr(error, "sqlstate", None)},
     )
