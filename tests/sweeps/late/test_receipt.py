@@ -8,7 +8,14 @@ import polars as pl
 import pytest
 
 import rowsweep as rs
-from rowsweep.errors import ChangedSinceApplied, InvalidOption, SweepNotFound, TimedOut
+from rowsweep.errors import (
+    ChangedSinceApplied,
+    InvalidOption,
+    InvalidSweepSql,
+    SweepNotFound,
+    TimedOut,
+    UnknownSource,
+)
 from tests.sweeps.field import Field
 from tests.sweeps.late.test_look import INSERT, orders_without, totals_sweep, writing
 
@@ -178,3 +185,16 @@ def test_an_expression_that_fails_for_rows_is_asked_of_none_of_those_set_aside(f
     field.sql("update orders set qty = 1 where qty = 0; update orders set total = price")
     field.finish(run.retry_rejected())
     assert run.verify().is_complete is (where is not None)
+
+
+def test_a_table_that_is_gone_and_a_condition_that_fails_are_said(field: Field) -> None:
+    """N-050, N-049: as a launch would say it."""
+    field.orders(20)
+    run = totals_sweep("10 / qty > 0").launch()
+    field.finish(run)
+    field.sql("insert into orders values (30, 1, 0)")
+    with pytest.raises(InvalidSweepSql, match=r"where fails for a row of .*orders\. Postgres says: division by zero"):
+        run.verify()
+    field.sql("drop table orders")
+    with pytest.raises(UnknownSource, match="orders"):
+        run.verify()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
-from rowsweep.errors import InvalidOption, SweepNotFound, TimedOut
+from rowsweep.errors import InvalidOption, InvalidSweepSql, SweepNotFound, TimedOut
 from rowsweep.sweeps.handle import TableSweep
 from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.keyset.statements import cursor_values
@@ -21,7 +21,7 @@ from rowsweep.sweeps.late.writers import Writers, find_writers
 from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, as_checkpoint
 from rowsweep.sweeps.poison.closing import rejected_of
 from rowsweep.sweeps.registry import get_sweep
-from rowsweep.sweeps.setup import Setup, check_source
+from rowsweep.sweeps.setup import Setup, check_rows, check_source
 from rowsweep.sweeps.spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
     """Count what still matches of a run's table, in one snapshot.
 
     Raises UnknownJob where the sweep is not declared here, SweepNotFound before its pass has begun, InvalidOption
-    for a purge or a run over rejected rows, ChangedSinceApplied where it is over other rows now, TimedOut.
+    for a purge or a run over rejected rows, ChangedSinceApplied where it is over other rows now, UnknownSource where
+    the table is gone, InvalidSweepSql where the condition fails, TimedOut.
     """
     sweep = get_sweep(row.name)
     if not isinstance(sweep, TableSweep):
@@ -112,6 +113,7 @@ def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
     try:
         # Before the snapshot: a writer that ends in between is then in one of the two.
         with held.transaction(reads=True):
+            check_rows(held.connection, sweep.spec.rows)
             writers = find_writers(held.connection, setup.table)
         with held.transaction(reads=True):
             held.connection.execute(f"set local statement_timeout = {round(timeout_seconds * 1000)}")
@@ -124,6 +126,12 @@ def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
             f"Counting the rows of {setup.table.qualified} took longer than {timeout_seconds:g} s.",
             fix='run.verify(timeout="1h"), or an index that the condition can use',
             meta={"run_id": str(row.run_id)},
+        ) from error
+    except psycopg.DataError as error:
+        raise InvalidSweepSql(
+            f"where fails for a row of {setup.table.qualified}. Postgres says: {error.diag.message_primary}",
+            fix="mend the row, or write a condition that fails for none",
+            meta={"field": "where", "run_id": str(row.run_id), "sqlstate": error.sqlstate},
         ) from error
     finally:
         held.release()
