@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import psycopg
 import pytest
 from psycopg import sql
 
 import rowsweep as rs
 from rowsweep.sweeps.batch.pages import PageFinder
+from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.late.judging import Look
 from tests.sweeps.field import NONE_LATE, Field, fields_of
 from tests.sweeps.late.test_look import (
@@ -21,6 +23,13 @@ from tests.sweeps.late.test_look import (
     totals_sweep,
     writing,
 )
+
+
+class Odd(Exception):
+    """What no other try mends."""
+
+    retry = "terminal"
+
 
 PLUS_ONE = {"qty": "qty + 1"}
 UPDATE = "update orders set band = 'theirs' where id = 2"
@@ -262,9 +271,9 @@ def test_another_source_is_looked_at_again_too(field: Field, where: str, found: 
 def test_a_look_for_a_few_rows_among_many_goes_from_one_to_the_next(
     field: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """N-057: two pages and the end, not one page for every four rows of the table."""
-    orders_without(field, 3, 190, rows=200)
-    many = "insert into orders (id, price, qty) select i, 2, 5 from unnest(array[3, 190, 301, 302, 303]) i"
+    """N-057: a page for every four late rows, not for every four rows of the table."""
+    orders_without(field, *range(10, 201, 10), rows=200)
+    many = "insert into orders (id, price, qty) select i, 2, 5 from generate_series(10, 200, 10) i"
     with writing(field, many) as writer:
 
         def end() -> None:
@@ -278,8 +287,8 @@ def test_a_look_for_a_few_rows_among_many_goes_from_one_to_the_next(
             return found[-1]
 
         totals = swept_while_open(field, totals_sweep(), end)
-    assert (totals["rows"], totals["late"]["rows"]) == (203, 5)
-    assert [None if page is None else page.to for page in found] == [("302",), ("303",), None]
+    assert (totals["rows"], totals["late"]["rows"]) == (200, 20)
+    assert [None if page is None else page.to[0] for page in found] == ["40", "80", "120", "160", "200", None]
 
 
 @pytest.mark.parametrize("kind", ["sql", "savepoint", "frame"])
@@ -318,3 +327,58 @@ def test_a_row_that_a_savepoint_of_the_handler_leaves_is_left(field: Field) -> N
     with writing(field, INSERT) as writer:
         totals = swept_while_open(field, bands, writer.commit)
     assert totals["late"] == {"rows": 0, "writers": 0, "unsure": 1}
+
+
+def test_a_row_that_a_part_of_a_failing_page_leaves_is_left(field: Field) -> None:
+    """N-060, N-084: parts are done under savepoints; what they wrote and left is none of others'."""
+    orders_without(field, 3, rows=8)
+    calls: list[int] = []
+
+    @rs.backfill(
+        "bands",
+        rows=rs.Rows("orders", where="band is null or band = 'odd'"),
+        on_error="set-aside",
+        batch_rows=8,
+        adapt=False,
+    )
+    def bands(batch: rs.Batch) -> pl.DataFrame:
+        ids = batch.frame["id"].to_list()
+        if 5 in ids:
+            raise Odd
+        calls.extend(ids)
+        return batch.frame.select("id", band=pl.when(pl.col("id") == 2).then(pl.lit("odd")).otherwise(pl.lit("done")))
+
+    with writing(field, INSERT) as writer:
+
+        def end() -> None:
+            writer.execute("update orders set qty = 9 where id = 2")
+            writer.commit()
+
+        totals = swept_while_open(field, bands, end)
+    assert (totals["rejected"], totals["late"]) == (1, {"rows": 0, "writers": 0, "unsure": 2})
+    assert sorted(calls) == [1, 2, 4, 6, 7, 8]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_a_batch_noted_that_rolled_back_is_noted_again(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-060: the note is stored with a batch that left a row, or not at all."""
+    orders_without(field, 3)
+    close = Closer.close
+    failed: list[Any] = []
+
+    def failing(self: Closer, *given: Any, **more: Any) -> Any:
+        if not failed:
+            failed.append(given)
+            raise psycopg.errors.LockNotAvailable("not this time")
+        return close(self, *given, **more)
+
+    monkeypatch.setattr(Closer, "close", failing)
+
+    @rs.backfill("bands", rows=rs.Rows("orders", where="price > 0"), batch_rows=4, adapt=False)
+    def bands(batch: rs.Batch) -> pl.DataFrame:
+        return batch.frame.select("id", band=pl.lit("done"))
+
+    run = bands.launch()
+    field.finish(run)
+    assert failed
+    assert "sweep:left" in field.steps(run)
