@@ -147,62 +147,6 @@ def test_expressions_that_settle_are_applied_where_they_change_a_row_and_nowhere
     assert field.sql("select count(*), count(distinct id) from writes") == [(20, 20)]
 
 
-@pytest.mark.parametrize("late", ["due", "again"])
-def test_without_a_condition_late_rows_are_counted_unless_they_may_be_done_again(field: Field, late: str) -> None:
-    """N-060, N-057: late="again" says that doing a row twice does no harm."""
-    orders_without(field, 3)
-    with writing(field, INSERT) as writer:
-        totals = swept_while_open(field, totals_sweep(where=None, late=late), writer.commit)
-    assert totals["late"] == ({"rows": 0, "writers": 0, "unsure": 1} if late == "due" else ONE_LATE)
-    assert field.sql(UNSWEPT) == ([(3,)] if late == "due" else [])
-
-
-def test_report_sweeps_nothing_again(field: Field) -> None:
-    """N-057: late="report" only counts."""
-    orders_without(field, 3)
-    with writing(field, INSERT) as writer:
-        totals = swept_while_open(field, totals_sweep(late="report"), writer.commit)
-    assert (totals["late"], totals["remaining"]) == ({"rows": 0, "writers": 0, "unsure": 1}, 1)
-
-
-@pytest.mark.parametrize("where", [None, "band is null"])
-def test_at_least_once_handlers_get_late_rows_under_another_key(field: Field, where: str | None) -> None:
-    """N-066, N-067: what others wrote since is handed out again, with a key that no batch before had."""
-    orders_without(field, 3, rows=8)
-    calls: list[tuple[str, list[int]]] = []
-
-    @rs.backfill("index", rows=rs.Rows("orders", where=where), atomic=False, batch_rows=100, adapt=False)
-    def index(batch: rs.Batch) -> None:
-        calls.append((batch.key, [row["id"] for row in batch.rows]))
-
-    with writing(field, INSERT) as writer:
-
-        def end() -> None:
-            writer.execute("update orders set qty = 9 where id = 8")  # a page of the same bounds as the first
-            writer.commit()
-
-        totals = swept_while_open(field, index, end)
-    assert (totals["rows"], totals["late"]["rows"]) == (9, 2)
-    assert [ids for _, ids in calls] == [[1, 2, 4, 5, 6, 7, 8], [3, 8]]
-    assert len({key for key, _ in calls}) == 2
-
-
-@pytest.mark.parametrize("where", [None, "band is null", "price > 0"])
-def test_at_least_once_frames_are_not_all_done_again(field: Field, where: str | None) -> None:
-    """N-057: rows that the sweep itself wrote are none of others'."""
-    orders_without(field, 3, rows=8)
-    seen: list[int] = []
-
-    @rs.backfill("index", rows=rs.Rows("orders", where=where), atomic=False, batch_rows=4, adapt=False)
-    def index(batch: rs.Batch) -> pl.DataFrame:
-        seen.extend(batch.frame["id"].to_list())
-        return batch.frame.select("id", band=pl.lit("done"))
-
-    with writing(field, INSERT) as writer:
-        assert swept_while_open(field, index, writer.commit)["late"] == ONE_LATE
-    assert seen == [1, 2, 4, 5, 6, 7, 8, 3]
-
-
 def test_rows_that_were_set_aside_are_not_tried_again(field: Field, caplog: pytest.LogCaptureFixture) -> None:
     """N-084, N-057: they match still, and would fail again; a late row is done."""
     orders_without(field, 3)
@@ -241,31 +185,6 @@ def test_rows_that_a_launch_lets_be_set_aside_are_not_tried_again_either(field: 
     totals = field.finish(bands.launch(on_error="set-aside"))
     assert (totals["rows"], totals["rejected"], totals["late"]) == (19, 1, NONE_LATE)
     assert alone == [5]
-
-
-@pytest.mark.parametrize("atomic", [True, False])
-@pytest.mark.parametrize(("where", "found"), [("band is null", [3, 4]), ("price > 0", [4])])
-def test_another_source_is_looked_at_again_too(field: Field, where: str, found: list[int], *, atomic: bool) -> None:
-    """N-066, N-057: a used-up condition finds what was committed before the last page too."""
-    orders_without(field, 3, 4, rows=12)
-    seen: list[int] = []
-    rows = rs.Rows("orders", where=where)
-
-    with (
-        writing(field, "insert into orders (id, price, qty) values (4, 2, 5)") as last,
-        writing(field, INSERT) as first,
-    ):
-
-        @rs.backfill("bands", rows=rows, source=field.dsn, atomic=atomic, batch_rows=4, adapt=False)
-        def bands(batch: rs.Batch) -> pl.DataFrame:
-            if batch.index == 1:
-                first.commit()
-            seen.extend(batch.frame["id"].to_list())
-            return batch.frame.select("id", band=pl.lit("done"))
-
-        totals = swept_while_open(field, bands, last.commit)
-    assert seen == [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, *found]
-    assert totals["late"] == {"rows": len(found), "writers": 0, "unsure": 0}
 
 
 def test_a_look_for_a_few_rows_among_many_goes_from_one_to_the_next(
