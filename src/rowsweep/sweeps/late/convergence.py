@@ -47,13 +47,20 @@ def converges(
 
 
 def would_change(statements: Statements, assignments: Mapping[str, str]) -> sql.Composed:
-    """Ask of a row whether the expressions, as its columns' types store them, would change it."""
+    """Ask of a row whether the expressions, as its columns' types store them, would change it.
+
+    It is asked only where the sweep's condition holds: for other rows an expression may fail.
+    """
     table, terms = statements.table, []
     for name, text in assignments.items():
         column = table.column(name)
         value = _stored(column, expression(text, bound=statements.bound_params))
         terms.append(differing(column, quoted(table.name, name), value))
-    return sql.SQL("({})").format(sql.SQL(" or ").join(terms))
+    changes = sql.SQL("({})").format(sql.SQL(" or ").join(terms))
+    if statements.where is None:
+        return changes
+    where = expression(statements.where, bound=statements.bound_params)
+    return sql.SQL("case when (\n{}\n) then {} else false end").format(where, changes)
 
 
 def _probe_table(table: Table, columns: list[Column]) -> sql.Composed:

@@ -151,7 +151,10 @@ class SecondLook(SteeredPass):
             self._walk(None)
 
     def _count(self, also: Composed | None = None) -> int | None:
-        """Count the matching rows for which a condition holds; None where that takes longer than 2 s."""
+        """Count the matching rows for which a condition holds.
+
+        None where that takes longer than 2 s, or where an expression of ours fails for a row: its batch is to say so.
+        """
         setup = self._setup
         statements = replace(setup.statements(self._sweep.spec.rows), also=also)
         values = {**(setup.params or {}), **cursor_values("u", setup.upper)}
