@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import polars as pl
 import pytest
 
@@ -16,6 +18,8 @@ from tests.sweeps.late.test_look import (
     totals_sweep,
     writing,
 )
+
+UNSURE = {"rows": 0, "writers": 0, "unsure": 1}
 
 
 @pytest.mark.parametrize("late", ["due", "again"])
@@ -97,3 +101,19 @@ def test_another_source_is_looked_at_again_too(field: Field, where: str, found: 
         totals = swept_while_open(field, bands, last.commit)
     assert seen == [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, *found]
     assert totals["late"] == {"rows": len(found), "writers": 0, "unsure": 0}
+
+
+@pytest.mark.parametrize(("where", "late"), [("band is null", ONE_LATE), ("price > 0", UNSURE)])
+def test_pages_that_are_computed_ahead_are_looked_behind_too(field: Field, where: str, late: dict[str, int]) -> None:
+    """N-057, N-060: what an executor answers is written back, and counted, in the batch's transaction."""
+    orders_without(field, 3)
+
+    def banded(batch: rs.Batch) -> pl.DataFrame:
+        return batch.frame.select("id", band=pl.lit("done"))
+
+    with ThreadPoolExecutor(2) as threads, writing(field, INSERT) as writer:
+        rows = rs.Rows("orders", where=where)
+        sweep = rs.backfill("bands", banded, rows=rows, executor=threads, batch_rows=4, adapt=False)
+        totals = swept_while_open(field, sweep, writer.commit)
+    assert totals["late"] == late
+    assert field.one("select band from orders where id = 3") == ("done" if late is ONE_LATE else None)
