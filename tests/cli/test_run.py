@@ -195,6 +195,14 @@ def test_waiting_for_a_run_that_fails_leaves_with_one(items: CommandLine) -> Non
         assert items("sweeps", "launch", "broken", "--wait").code == 1
 
 
+def test_waiting_where_no_worker_declares_the_sweep_says_so_at_once(items: CommandLine, dsn: str) -> None:
+    """N-004: it waits for one all the same."""
+    with items.process("sweeps", "launch", "totals", "--wait") as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "No live worker declares totals: it waits for one (rowsweep worker).\n"
+    assert written(dsn) == (ROWS, 0)
+
+
 @pytest.mark.parametrize("flags", [["--concurrency", "none"], ["--concurrency", "a=0"]])
 def test_a_concurrency_that_cannot_be_read_is_wrong_usage(items: CommandLine, flags: list[str]) -> None:
     """N-106."""

@@ -92,6 +92,7 @@ def test_a_wrong_option_is_refused_by_name_with_what_came(given: dict[str, Any],
         ({"lock_timeout": "soon"}, ["lock_timeout", "'soon'"]),
         ({"statement_timeout": -1}, ["statement_timeout"]),
         ({"priority": 5_000}, ["priority"]),
+        ({"shards": "many"}, ["shards", "1 to 64", '"auto"', "'many'"]),
     ],
 )
 def test_a_number_out_of_bounds_is_refused_by_name(given: dict[str, Any], words: list[str]) -> None:

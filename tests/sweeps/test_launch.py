@@ -90,8 +90,9 @@ def test_the_environment_must_be_one_of_those_declared(field: Field, monkeypatch
     run = sweep.launch()
     assert field.row(run).environment == "staging"
     monkeypatch.setenv("ROWSWEEP_ENV", "test")
-    with pytest.raises(SweepFailed, match="'test'"):
+    with pytest.raises(SweepFailed, match="'test'") as failed:
         field.finish(run)
+    assert str(failed.value).count("Fix: ") == 1
     row, job = field.row(run), field.job(run)
     assert (row.last_error_code, job.attempt, job.state) == ("X_BACKFILL_ENVIRONMENT", 1, "dead")
 

@@ -15,7 +15,9 @@ OnErrorFlag = Annotated[
     typer.Option("--on-error", help="A backfill only: what becomes of rows that fail by themselves."),
 ]
 MaxRejected = Annotated[int | None, typer.Option(metavar="N", help="The most rows that may be set aside.", min=1)]
-Wait = Annotated[bool, typer.Option("--wait", help="Watch it until it ends; Ctrl-C leaves it going.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Watch it until it ends, worked by a worker; Ctrl-C leaves it going.")
+]
 
 EPILOG: Final = "Every command also takes --dsn, --schema, --app, --env, --json and --no-color: see rowsweep --help."
 

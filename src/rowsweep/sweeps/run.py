@@ -167,7 +167,7 @@ class Run:
         if rate is None and batch_rows is None and health is None:
             raise InvalidOption(
                 "tune() changes rate=, batch_rows= or health=; it was given none of them.",
-                fix='run.tune(rate="2000/s")',
+                fix='run.tune(rate="2000/s"); rate="none" lifts the limit',
                 meta={"option": "rate"},
             )
         tuning = Tuning(
@@ -236,7 +236,7 @@ class Run:
         self._app.tell(row)
         if row.status == "failed":
             raise SweepFailed(
-                f"{row.name!r} failed after {row.rows:,} rows in {row.batches:,} batches: {row.last_error}",
+                f"{row.name!r} failed after {row.rows:,} rows in {row.batches:,} batches: {_said(row)}",
                 fix=_way_on(row),
                 meta={"run_id": str(row.run_id), "code": row.last_error_code},
             )
@@ -279,6 +279,12 @@ def _log_verb(row: Backfill, wanted: Wanted, reason: str | None) -> None:
         emit("sweeps.cancelled", **named)
     elif row.status == "paused":
         emit("sweeps.paused", **named)
+
+
+def _said(row: Backfill) -> str:
+    """Answer what a failed run's error says, without the fix that `_way_on` repeats."""
+    said, found, _ = ((row.last_error or "").partition("\n")[0]).rpartition(" Fix: ")
+    return said if row.last_error_code and found and said else str(row.last_error)
 
 
 def _way_on(row: Backfill) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, TypedDict, get_args
 
-from rowsweep.options import Rate, count, duration, rate
+from rowsweep.options import Rate, count, duration, invalid_option, rate
 from rowsweep.queue.shards import MOST_SHARDS
 from rowsweep.sweeps.executors.declared import check_executor
 from rowsweep.sweeps.health.choice import INHERIT, checks_of
@@ -108,6 +108,10 @@ class SweepSpec(TableSpec):
             raise refused("atomic", "True or False", self.atomic, "atomic=True")
         check_rejecting(self.on_error, self.max_rejected)
         check_executor(self)
+        if isinstance(self.shards, str) and self.shards != "auto":
+            raise invalid_option(
+                "shards", f'a whole number from 1 to {MOST_SHARDS}, or "auto"', self.shards, 'shards="auto"'
+            )
         if self.shards != "auto":
             count(self.shards, option="shards", minimum=1, maximum=MOST_SHARDS)
 

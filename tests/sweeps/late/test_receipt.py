@@ -33,6 +33,7 @@ def test_a_run_that_left_nothing_is_complete(field: Field) -> None:
     assert receipt.at.utcoffset() is not None
     assert receipt.as_json()["is_complete"] is True
     assert "complete. Due: 0; matching: 0." in receipt.words
+    assert str(receipt) == receipt.words
 
 
 def test_rows_of_a_transaction_that_outlived_the_wait_are_found(field: Field) -> None:

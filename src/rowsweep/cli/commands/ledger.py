@@ -126,11 +126,13 @@ def watch_run(run: Run, output: Output, signals: Signals, *, as_documents: bool 
                 return snapshot
 
 
-def say_launched(run: Run, output: Output, signals: Signals | None) -> Snapshot | None:
+def say_launched(app: App, run: Run, output: Output, signals: Signals | None) -> Snapshot | None:
     """Say what was launched; with signals watch it until it ends or one comes, and answer how it stands then."""
     if run.note:
         output.note(run.note)
     if signals is not None:
+        if any(waiting.name == run.name for waiting in app.operate.undeclared(())):
+            output.note(f"No live worker declares {run.name}: it waits for one (rowsweep worker).")
         return watch_run(run, output, signals)
     words = f"{run.name}: launched as run {run.run_id}. Watch it: rowsweep watch {run.name}"
     output.answer(run.snapshot().as_json(), words)

@@ -35,9 +35,9 @@ def rejected(context: typer.Context, run: RunText) -> None:
 def retry_rejected(context: typer.Context, run: RunText, *, wait: Wait = False) -> None:
     """Launch a run over exactly the rows that a run set aside.
 
-    Those that it does leave the list, those that fail again stay on it.
+    Workers do the work. Those rows that it does leave the list, those that fail again stay on it.
     """
     session = session_of(context)
     with session.app(declares=True) as app, Signals() as signals:
-        last = say_launched(app.run_of(run).retry_rejected(), session.output, signals if wait else None)
+        last = say_launched(app, app.run_of(run).retry_rejected(), session.output, signals if wait else None)
     leave_watched(last, session.output, signals)

@@ -138,7 +138,7 @@ def launch(  # noqa: PLR0913 - one parameter a flag
 
     session = session_of(context)
     value = read_json(given, flag="--input")
-    with session.app(declares=True), Signals() as signals:
+    with session.app(declares=True) as app, Signals() as signals:
         sweep = get_sweep(name)
         more = confirmation(sweep, confirm)
         run = sweep.launch(
@@ -151,7 +151,7 @@ def launch(  # noqa: PLR0913 - one parameter a flag
             max_rejected=max_rejected,
             **more,
         )
-        last = say_launched(run, session.output, signals if wait else None)
+        last = say_launched(app, run, session.output, signals if wait else None)
     leave_watched(last, session.output, signals)
 
 

@@ -42,9 +42,10 @@ class Receipt:
     """What a run's table holds at one instant, in one snapshot of the database.
 
     `matching` are the rows for which `where` holds (without one: all), `due` those of them that the sweep would have to
-    do: None where that cannot be told, since rows that it did match still. `covered` are the key ranges that the run
-    has gone over, `(after, up to]`, None an open end. `rejected` rows are set aside. `writers` had written to the table
-    and were open a moment before: what they wrote may not be in the snapshot.
+    do: None where that cannot be told, since rows that it did match still, or its expressions fail for one. `covered`
+    are the key ranges that the run has gone over, `(after, up to]`, None an open end, a shard's together. `rejected`
+    rows are set aside. `writers` had written to the table and were open a moment before: what they wrote may not be in
+    the snapshot.
     """
 
     run_id: str
@@ -79,6 +80,10 @@ class Receipt:
             f"{self.name} on {self.table}: {state}. Due: {due}; matching: {self.matching:,}{aside}{held}. "
             f"Run {self.run_id} is {self.status}, {self.rows:,} rows; snapshot {self.snapshot} at {self.at:%F %T} UTC."
         )
+
+    def __str__(self) -> str:
+        """Answer its words."""
+        return self.words
 
     def as_json(self) -> dict[str, Any]:
         """Answer it as plain JSON, `is_complete` besides."""

@@ -56,6 +56,6 @@ class Limits:
     def _refused(self, cause: str, said: str) -> TooManyRejected:
         return TooManyRejected(
             f"{self.sweep!r} stops: {cause} The last one, {said}",
-            fix=f"rowsweep sweeps rejected {self.run_id}; mend the sweep or these rows",
+            fix=f"mend the sweep or the rows; those of batches before: rowsweep sweeps rejected {self.run_id}",
             meta={"run_id": str(self.run_id), "max_rejected": self.most, "rejected": self.rejected},
         )
