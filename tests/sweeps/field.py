@@ -179,7 +179,8 @@ def cut_off(monkeypatch: pytest.MonkeyPatch, *, lands: Callable[[], bool] | None
         connection = self._held.connection
         if lands is not None:
             send(self)
-            connection.pgconn.pipeline_sync()
+            for command in (*connection._pipeline.command_queue, connection.pgconn.pipeline_sync):
+                command()
             connection.pgconn.flush()
             until(lands, "the commit")
         connection.pgconn.finish()

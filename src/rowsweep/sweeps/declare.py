@@ -108,7 +108,7 @@ class RowSweep(TableSweep[In]):
         return self.spec.handler is not None
 
     def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
-        from rowsweep.sweeps.passes.table import BackfillPass
+        from rowsweep.sweeps.passes.backfill import BackfillPass
         from rowsweep.sweeps.shards.passes import ShardPass, is_sharded
 
         return (ShardPass if is_sharded(self, ctx) else BackfillPass)(self, ctx, value).run()

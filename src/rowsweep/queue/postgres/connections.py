@@ -15,10 +15,12 @@ from psycopg.rows import tuple_row
 
 from rowsweep.errors import DriverUnavailable, TransactionEnded
 from rowsweep.options import count, finite
+from rowsweep.queue.postgres import message
 from rowsweep.queue.postgres.translate import unreachable
 from rowsweep.telemetry.redact import redact_dsn
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import LiteralString
 
 OLDEST_SERVER: Final = 150_000
@@ -88,6 +90,11 @@ class SweepConnection(psycopg.Connection[Any]):
     """A connection whose owner may lend it to a handler: while a batch is open, nobody else may end its transaction."""
 
     batch_open: bool = False
+    takes_messages = message.is_supported()
+
+    def message(self) -> AbstractContextManager[None]:
+        """Send the statements of the block in one message at its end, nothing where it raises."""
+        return message.message(self)
 
     def forget_handlers(self) -> None:
         """Take back the loaders, dumpers and notice handlers that a body registered."""

@@ -15,6 +15,7 @@ from psycopg.types.string import TextBinaryLoader
 from psycopg.types.uuid import UUIDBinaryLoader
 
 from rowsweep.queue.postgres.arrays import register_arrays
+from rowsweep.queue.postgres.message import message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -104,7 +105,7 @@ def run_before(
     """Send one statement with more behind it in one message; answer its rows, also where something behind it fails."""
     cursor = StoreCursor(connection)
     try:
-        with connection.pipeline():
+        with message(connection):
             cursor.execute(text, values, prepare=True)
             behind.send()
     except psycopg.Error as error:

@@ -93,7 +93,7 @@ class Chain(Generic[Place, Page]):
 
     def _begin(self, at: Place, limit: int) -> Begun[Place, Page]:
         page = self._statements.known(at, limit)
-        with self._held.connection.pipeline():
+        with self._held.connection.message():
             self._held.send_begin()
             cursor = None if page is None else self._statements.send(at, page)
         if page is None:

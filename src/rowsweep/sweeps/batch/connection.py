@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
@@ -76,7 +75,7 @@ class BatchConnection:
         self._once = "; ".join(_set("session", {**of_session, **_PLANNED_ONCE})) if lasts else None
         self._settings = _set("local", of_batch)
         self._of_batch = _set_config(of_batch)
-        self.chains = lasts and psycopg.Pipeline.is_supported()
+        self._lasts = lasts
         self.begun: Any = None
         self._forgets = runs_handlers and not self._is_pooled
         self._held: ExitStack | None = None
@@ -104,6 +103,11 @@ class BatchConnection:
         """The server process behind the connection that is held; None between batches that hold none."""
         connection = self._connection
         return None if connection is None or connection.closed else int(connection.info.backend_pid)
+
+    @property
+    def chains(self) -> bool:
+        """Whether a batch may be begun together with the end of the one before."""
+        return self._lasts and bool(self.connection.takes_messages)
 
     @property
     def stores(self) -> Stores:
@@ -149,12 +153,12 @@ class BatchConnection:
             raise
 
     def send_begin(self) -> None:
-        """Begin a batch's transaction with its settings, inside a pipeline: nothing is waited for."""
+        """Begin a batch's transaction with its settings, inside a message: nothing is waited for."""
         self.connection.execute(_BEGIN, prepare=True)
         self.connection.execute(self._of_batch, prepare=True)
 
     def send_commit(self, *, begins: bool) -> Any:
-        """Commit inside a pipeline, with the next batch's transaction begun where asked; answer the commit's cursor."""
+        """Commit inside a message, with the next batch's transaction begun where asked; answer the commit's cursor."""
         cursor = self.connection.execute("commit and chain" if begins else "commit", prepare=False)
         if begins:
             self.connection.execute(self._of_batch, prepare=True)

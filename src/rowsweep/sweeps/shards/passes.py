@@ -12,10 +12,10 @@ from rowsweep.queue.shards import ShardFigures, shard_number, shard_suffix
 from rowsweep.sweeps.batch.work import CheckpointMoved
 from rowsweep.sweeps.late.look import LEFT_STEP
 from rowsweep.sweeps.launches import gate
+from rowsweep.sweeps.passes.backfill import BackfillPass
 from rowsweep.sweeps.passes.pacing import Pacer
 from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, KeyRange
 from rowsweep.sweeps.passes.progress import Progress
-from rowsweep.sweeps.passes.table import BackfillPass
 from rowsweep.sweeps.setup import set_up
 from rowsweep.sweeps.shards.amount import Amount, how_many
 from rowsweep.sweeps.shards.ending import ended_shards, prove_tiling
