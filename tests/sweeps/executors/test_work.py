@@ -284,8 +284,11 @@ def test_rows_that_fail_by_themselves_are_set_aside(field: Field, threads: Threa
     assert field.one("select count(*) from orders where total = qty * 2") == 19
 
 
-def test_rejected_rows_are_tried_again_out_there(field: Field, threads: ThreadPoolExecutor) -> None:
+def test_rejected_rows_are_tried_again_out_there(
+    field: Field, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """N-086: over exactly these keys, which are read ahead as any others."""
+    monkeypatch.setattr("rowsweep.sweeps.poison.work.BETWEEN_TRIES_SECONDS", 0.0)
     field.orders(60)
     field.sql("update orders set qty = 13 where id % 9 = 0")
     run = over(threads, heavy.unlucky, on_error="set-aside", ahead=2).launch()

@@ -1,12 +1,13 @@
-"""Looks at open transactions follow each other quickly here, and are shown from the first on."""
+"""What the tests of late commits share."""
 
 from __future__ import annotations
 
 import pytest
 
-from rowsweep.sweeps.late import look
+from rowsweep.sweeps.poison import work
 
 
 @pytest.fixture(autouse=True)
-def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look, "_LONGEST_SECONDS", 0.05)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try a failing batch again without a pause."""
+    monkeypatch.setattr(work, "BETWEEN_TRIES_SECONDS", 0.0)
