@@ -18,9 +18,9 @@ from rowsweep.sweeps.health.question import ask
 
 _TOTALS = {"total": "price * qty", "writes": "writes + 1"}
 _QUESTIONS = 100
-# A percent is less than what one sweep differs from the next by: many short ones, each side as often first.
-_GOVERNED_ROWS = min(ROWS, 400_000)
-_GOVERNED_ROUNDS = max(ROUNDS, 20)
+# Whole sweeps, so that what it costs to start (about 15 ms) counts as in a sweep of some length.
+_GOVERNED_ROWS = ROWS
+_GOVERNED_ROUNDS = max(ROUNDS, 5)
 
 
 def governor() -> Figure:
