@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final
@@ -13,7 +11,8 @@ import polars as pl
 
 import rowsweep as rs
 from benchmarks.measure import Figure, interleave
-from benchmarks.tables import ROUNDS, app, make_orders
+from benchmarks.sweep import swept
+from benchmarks.tables import ROUNDS, make_orders
 from rowsweep.sweeps.handle import Sweep
 
 _ROWS: Final = 200_000
@@ -54,16 +53,7 @@ def _on(processes: int) -> Sweep[Any]:
 
 def _swept(sweep: Sweep[Any]) -> float:
     make_orders("ours", _ROWS)
-    run = sweep.launch(force=True)
-    worker = app().worker(drain_on_shutdown=False)
-    gc.collect()
-    began = time.perf_counter()
-    worker.tick()
-    seconds = time.perf_counter() - began
-    worker.stop()
-    snapshot = run.snapshot()
-    assert (snapshot.status, snapshot.rows) == ("done", _ROWS), snapshot
-    return _ROWS / seconds
+    return swept(sweep, _ROWS)
 
 
 FIGURES: dict[str, Callable[[], Figure]] = {"scale.executor": executor}

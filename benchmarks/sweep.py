@@ -57,7 +57,7 @@ def _best(one: Callable[[str, str, int], int], other: Callable[[str, str, int], 
 def _rate(name: str, sweep: Sweep[Any], loop: Callable[[str], int], bar: float) -> Figure:
     def ours() -> float:
         make_orders("ours")
-        return _swept(sweep)
+        return swept(sweep)
 
     def reference() -> float:
         make_orders("reference")
@@ -70,8 +70,8 @@ def _rate(name: str, sweep: Sweep[Any], loop: Callable[[str], int], bar: float) 
     return Figure(name=name, unit="rows/s", ours=medians.ours, reference=medians.reference, bar=bar)
 
 
-def _swept(sweep: Sweep[Any]) -> float:
-    """Sweep the whole table through a worker, and answer rows a second."""
+def swept(sweep: Sweep[Any], rows: int = ROWS) -> float:
+    """Sweep a whole table of so many rows through a worker, and answer rows a second."""
     run = sweep.launch(force=True)
     worker = app().worker(drain_on_shutdown=False)
     gc.collect()
@@ -80,9 +80,8 @@ def _swept(sweep: Sweep[Any]) -> float:
     seconds = time.perf_counter() - began
     worker.stop()
     snapshot = run.snapshot()
-    assert snapshot.status == "done", snapshot
-    assert snapshot.rows == ROWS, snapshot
-    return ROWS / seconds
+    assert (snapshot.status, snapshot.rows) == ("done", rows), snapshot
+    return rows / seconds
 
 
 def resume() -> Figure:
