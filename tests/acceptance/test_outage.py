@@ -55,7 +55,11 @@ def seconds_until_moved(site: Site, look: Callable[[], Any], before: Any, since:
 def test_all_go_on_within_seconds_of_the_server_s_return(
     private_server: EmbeddedServer, sites: Callable[[str], Site], seconds: float, mode: ShutdownMode
 ) -> None:
-    """N-024, S-323, S-247, N-060: nothing is lost, and nothing done twice that is to be done once."""
+    """N-024, S-323, S-247, N-060, N-046: nothing is lost, and nothing done twice that is to be done once.
+
+    The server goes at the moment at which a job's work has been committed and its settlement is on the way: that job is
+    run again, as any may be, and finds in its checkpoint that the work was done.
+    """
     site = sites(private_server.dsn)
     site.connection.execute("alter system set synchronous_commit = on")
     site.connection.execute("select pg_reload_conf()")
