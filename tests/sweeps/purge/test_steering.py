@@ -33,12 +33,12 @@ class Interrupting:
 
 
 def test_a_purge_pauses_behind_its_batch_and_goes_on(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-8, N-079, N-080."""
+    """D-8, N-079, N-080: behind the batch that was begun with the end of the one that heard of it."""
     make_events(field, 100, 10)
     run = declare(batch_rows=10, adapt=False).launch()
     Interrupting(monkeypatch, 30, run.pause)
     assert field.tick().outcome == "suspended"
-    assert (run.snapshot().words, run.snapshot().rows, left(field)) == ("paused", 40, 70)
+    assert (run.snapshot().words, run.snapshot().rows, left(field)) == ("paused", 50, 60)
     run.resume()
     assert field.finish(run)["removed"] == {"events": 100}
     assert field.row(run).batches == 10

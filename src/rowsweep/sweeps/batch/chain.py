@@ -46,6 +46,11 @@ class Begun(Generic[Place, Page]):
     cursor: Any = None
     error: Exception | None = None
 
+    @property
+    def is_done(self) -> bool:
+        """Whether only its close is missing."""
+        return self.error is None
+
 
 class Chain(Generic[Place, Page]):
     """Do such batches one by one; each costs one round trip where the next page is known.

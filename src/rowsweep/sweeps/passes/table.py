@@ -139,8 +139,8 @@ class Pass(HeedingPass):
     def _walk(self, wanted: Wanted | None) -> None:
         """Do page after page until the end."""
         while not self._at.ended:
-            self._steer(wanted)
-            self._pace()
+            if not self._closes_begun(wanted):
+                self._pace()
             done, milliseconds = self._next_batch()
             swept = done.at.rows - self._at.rows
             if done.at.index > self._at.index:

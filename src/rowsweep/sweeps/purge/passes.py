@@ -162,10 +162,11 @@ class PurgePass(HeedingPass):
         setup = self._setups[target.name]
         self._work = DeleteWork(self._held, self._closer(), setup, self._goes_on)
         while not self._at.ended:
-            self._steer(self._steered_by)
+            closes_begun = self._closes_begun(self._steered_by)
             if self._is_spent:
                 return self._left(setup)
-            self._pace()
+            if not closes_begun:
+                self._pace()
             done = self._next_batch()
             self._moved(done)
         return self._at.skipped
