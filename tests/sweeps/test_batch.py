@@ -116,6 +116,32 @@ def test_a_handler_that_ends_the_transaction_is_refused(field: Field, name: str)
         assert field.one("select count(*) from orders where band is not null") == 0
 
 
+CLEARING = """
+create function clear_all() returns trigger language plpgsql as $$ begin reset all; return null; end $$;
+create trigger clear_all after update on orders for each statement execute function clear_all();
+"""
+CLEARERS: dict[str, tuple[str, Any]] = {
+    "a trigger": (CLEARING, executing("update orders set band = 'x' where id = 1")),
+    "the handler": ("", executing("select set_config('rowsweep.batch', '', true)")),
+}
+
+
+@pytest.mark.parametrize("who", CLEARERS)
+def test_a_batch_whose_proof_was_cleared_says_so_and_not_that_its_transaction_ended(field: Field, who: str) -> None:
+    """N-063: its transaction is the one that was begun, but for the settings that were taken from it."""
+    made, handler = CLEARERS[who]
+    field.orders(6)
+    field.sql(made or "select")
+    run = rs.backfill("clearing", handler, **SMALL).launch()
+    with pytest.raises(SweepFailed):
+        field.finish(run)
+    row = field.row(run)
+    assert (row.last_error_code, row.rows) == ("X_SWEEP_TRANSACTION_ENDED", 0)
+    assert "cleared the setting rowsweep.batch" in (row.last_error or "")
+    assert "ended the batch" not in (row.last_error or "")
+    assert field.one("select count(*) from orders where band is not null") == 0
+
+
 def test_a_refused_commit_leaves_the_transaction_open(field: Field) -> None:
     """N-063: a handler that catches the refusal goes on in its batch."""
     field.orders(6)

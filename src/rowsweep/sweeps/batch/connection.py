@@ -31,6 +31,8 @@ _PINNED: Final = {
 
 _BEGIN: Final = "begin isolation level read committed, read write"
 _BEGIN_READING: Final = "begin isolation level repeatable read, read only"
+# The instant at which the transaction began, in a form that no setting changes.
+_BEGAN: Final = "select extract(epoch from pg_catalog.now())::pg_catalog.text"
 # A batch's statements are planned once: what a cursor's value would tell the planner changes no plan of a key range.
 _PLANNED_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
 
@@ -81,6 +83,7 @@ class BatchConnection:
         self._held: ExitStack | None = None
         self._connection: Any = None
         self._stores: Stores | None = None
+        self._began: str | None = None
         self.stage: tuple[str, ...] | None = None
 
     @property
@@ -139,8 +142,11 @@ class BatchConnection:
         marker = secrets.token_hex(8)
         if self._forgets:
             connection.execute(_FORGET, prepare=False)
-        begin = "; ".join([_BEGIN_READING if reads else _BEGIN, *self._settings, f"set local {MARKER} = '{marker}'"])
-        connection.execute(begin, prepare=False)
+        begin = [_BEGIN_READING if reads else _BEGIN, *self._settings, f"set local {MARKER} = '{marker}'", _BEGAN]
+        cursor = connection.execute("; ".join(begin), prepare=False)
+        while cursor.nextset():
+            pass
+        (self._began,) = cursor.fetchone()
         connection.batch_open = True
         try:
             with ambient.inside_transaction(connection):
@@ -151,6 +157,10 @@ class BatchConnection:
             connection.batch_open = False
             self.roll_back()
             raise
+
+    def is_as_begun(self) -> bool:
+        """Whether the open transaction is the one that was begun: SQL may have ended that and begun another."""
+        return bool(self.connection.execute(_BEGAN, prepare=False).fetchone() == (self._began,))
 
     def send_begin(self) -> None:
         """Begin a batch's transaction with its settings, inside a message: nothing is waited for."""

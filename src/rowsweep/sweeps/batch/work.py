@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 from rowsweep.errors import InvariantBroken, LeaseLost, TransactionEnded
 from rowsweep.queue.records import BatchClose
 from rowsweep.sweeps.batch.batch import Batch, BatchPlace
+from rowsweep.sweeps.batch.connection import MARKER
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import Form, PageRows
 from rowsweep.sweeps.batch.writeback import PageKeys, write_back
@@ -127,7 +128,7 @@ class Closer:
         """Send a close; over a ledger that commits each call by itself the batch is done before it is noted."""
         closed = self.send(ledger, close)
         if not closed.open:
-            raise transaction_ended()
+            raise marker_cleared() if self.held.is_as_begun() else transaction_ended()
         if not closed.held:
             raise self._lease_lost()
         if not closed.expected:
@@ -338,4 +339,14 @@ def transaction_ended() -> TransactionEnded:
         "The handler ended the batch's transaction (COMMIT or ROLLBACK in its SQL): its writes and the checkpoint can "
         "no longer commit together; no checkpoint was stored.",
         fix="remove the COMMIT, use savepoints (`with batch.connection.transaction():`), or declare atomic=False",
+    )
+
+
+def marker_cleared() -> TransactionEnded:
+    """Make the refusal of a batch whose transaction goes on without the setting that proves it."""
+    return TransactionEnded(
+        f"SQL in the batch (a trigger, a function or the handler's own) cleared the setting {MARKER}, by which the "
+        "batch's transaction is known (RESET ALL, or set_config): what else the batch had set may be gone too, so it "
+        "was rolled back; no checkpoint was stored.",
+        fix="reset settings by their names there, or change them with SET LOCAL or a function's SET clause",
     )
