@@ -249,6 +249,17 @@ def test_finish_writes_the_exact_totals(world: World) -> None:
     assert is_near(row.finished_at, world.hands.now())
 
 
+def test_a_finished_run_has_no_error_of_an_attempt_that_was_made_good(world: World) -> None:
+    """D-36, N-033: shown while it is tried again; gone with the end that the next attempt reached, as on the job."""
+    job = world.sweep()
+    world.settle(job, Retry(delay_seconds=0, error=ERROR), sweep=True)
+    assert world.row(job.run_id).last_error_code == ERROR.code
+    again = world.take("totals")
+    assert world.ledger.finish(claim_of(again), job.run_id, totals(42)) is True
+    row = world.row(job.run_id)
+    assert (row.status, row.last_error, row.last_error_code) == ("done", None, None)
+
+
 def test_finish_again_changes_nothing(world: World) -> None:
     """S-190: a pass that lost the answer asks again."""
     job = world.sweep()

@@ -209,7 +209,7 @@ class SteeredPass(ABC):
     def _closes_begun(self, wanted: Wanted | None) -> bool:
         """Stop here where somebody asked for it; answer whether a batch that is done but for its close comes first.
 
-        A pause and a drain wait for such a batch: that costs one round trip and saves its work. None is begun behind it.
+        A pause and a drain wait for such a batch: one round trip saves its work. None is begun behind it.
         """
         signal, begun = self._ctx.signal, self._held.begun
         self._is_paused = wanted == "pause"

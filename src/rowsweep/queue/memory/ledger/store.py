@@ -95,7 +95,8 @@ class MemoryLedger:
         if row is not None and row.status == "done":
             return self._state.held(claim) is not None
         finished = {"status": "done", "waiting_for": None, "finished_at": self._state.now()}
-        return self._change(claim, run_id, {**_figures(totals), **finished})
+        made_good = {"last_error": None, "last_error_code": None}
+        return self._change(claim, run_id, {**_figures(totals), **finished, **made_good})
 
     @locked
     def get(self, run_id: UUID) -> Backfill | None:

@@ -177,8 +177,8 @@ finished as (
   update /* schema */x_backfills b
   set status = 'done', rows = %(rows)s::bigint, written = %(written)s::bigint, batches = %(batches)s::bigint,
       cursor = %(cursor)s::jsonb, active_seconds = %(active_seconds)s::double precision,
-      samples = coalesce(%(samples)s::jsonb, b.samples), waiting_for = null, finished_at = now(),
-      updated_at = now()
+      samples = coalesce(%(samples)s::jsonb, b.samples), waiting_for = null, last_error = null,
+      last_error_code = null, finished_at = now(), updated_at = now()
   from job
   where b.run_id = %(run_id)s::uuid and b.status <> 'done'
   returning b.run_id
