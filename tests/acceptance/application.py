@@ -147,6 +147,11 @@ exporting = rs.export_rows(
     "exporting", rs.Rows("goods"), "exported", part_rows=BATCH_ROWS, retry=rs.Retry(attempts=20, base="100ms")
 )
 
+exporting_sharded = rs.export_rows(
+    "exporting-sharded", rs.Rows("goods"), "exported", shards=3, part_rows=BATCH_ROWS,
+    retry=rs.Retry(attempts=20, base="100ms"),
+)  # fmt: skip
+
 
 @rs.job("exporting-apart", tenant="none", retry=rs.Retry(attempts=1_000))
 def exporting_apart(ctx: rs.Ctx) -> None:
@@ -186,6 +191,7 @@ SWEEPS: dict[str, rs.Sweep[Any]] = {
         aside_outside,
         purging,
         exporting,
+        exporting_sharded,
     )
 }
 

@@ -83,7 +83,6 @@ class RowSweep(TableSweep[In]):
             "on_error": spec.on_error,
             "max_rejected": spec.max_rejected,
             "executor": shown_executor(spec.executor),
-            "shards": spec.shards,
         }
 
     def _checksum(self) -> str:
@@ -94,22 +93,13 @@ class RowSweep(TableSweep[In]):
         """What is set in the database, where that is what the sweep does."""
         return self.spec.assignments
 
-    @property
-    def has_shards(self) -> bool:
-        """Whether a run of it may be several jobs."""
-        return self.spec.shards != 1
-
-    @property
-    def most_jobs(self) -> int:
-        """How many jobs of one run a process of its own would work side by side: as many as are declared."""
-        return 1 if self.spec.shards == "auto" else self.spec.shards
-
     def _runs_handlers(self) -> bool:
         return self.spec.handler is not None
 
     def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
         from rowsweep.sweeps.passes.backfill import BackfillPass
-        from rowsweep.sweeps.shards.passes import ShardPass, is_sharded
+        from rowsweep.sweeps.shards.amount import is_sharded
+        from rowsweep.sweeps.shards.passes import ShardPass
 
         return (ShardPass if is_sharded(self, ctx) else BackfillPass)(self, ctx, value).run()
 

@@ -201,7 +201,18 @@ class TableSweep(Sweep[In], Generic[In]):
             "key": None if rows.key_columns is None else list(rows.key_columns),
             "where": rows.where,
             "until": rows.until,
+            "shards": self.spec.shards,
         }
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether a run of it may be several jobs."""
+        return self.spec.shards != 1
+
+    @property
+    def most_jobs(self) -> int:
+        """How many jobs of one run a process of its own would work side by side: as many as are declared."""
+        return 1 if self.spec.shards == "auto" else self.spec.shards
 
     @property
     def assignments(self) -> Mapping[str, str] | None:

@@ -71,17 +71,23 @@ class PassSpec:
 class TableSpec(PassSpec):
     """Which rows of a table a pass walks; they may not change between attempts.
 
-    `source` is a DSN or a pool of another database than the queue's; it is never shown or stored.
+    `source` is a DSN or a pool of another database than the queue's; it is never shown or stored. `shards` says how
+    many jobs share a run.
     """
 
     rows: Rows
     source: Any = field(default=None, repr=False)
+    shards: int | Literal["auto"] = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.rows, Rows):
             raise refused("rows", "a Rows", self.rows, 'rows=rs.Rows("orders")')
         if self.source is not None and not (_is_text(self.source) or hasattr(self.source, "connection")):
             raise refused("source", "a DSN or a psycopg pool", type(self.source).__name__, 'source="postgresql://…"')
+        if isinstance(self.shards, str) and self.shards != "auto":
+            raise invalid_option("shards", f'a whole number from 1 to {MOST_SHARDS}, or "auto"', self.shards, '"auto"')
+        if self.shards != "auto":
+            count(self.shards, option="shards", minimum=1, maximum=MOST_SHARDS)
         PassSpec.__post_init__(self)
 
 
@@ -98,7 +104,6 @@ class SweepSpec(TableSpec):
     ahead: int | None = None
     late: Late = "due"
     late_wait: str | timedelta | None = LATE_WAIT
-    shards: int | Literal["auto"] = 1
 
     def __post_init__(self) -> None:
         TableSpec.__post_init__(self)
@@ -108,12 +113,6 @@ class SweepSpec(TableSpec):
             raise refused("atomic", "True or False", self.atomic, "atomic=True")
         check_rejecting(self.on_error, self.max_rejected)
         check_executor(self)
-        if isinstance(self.shards, str) and self.shards != "auto":
-            raise invalid_option(
-                "shards", f'a whole number from 1 to {MOST_SHARDS}, or "auto"', self.shards, 'shards="auto"'
-            )
-        if self.shards != "auto":
-            count(self.shards, option="shards", minimum=1, maximum=MOST_SHARDS)
 
     @property
     def is_exactly_once(self) -> bool:

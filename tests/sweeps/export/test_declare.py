@@ -31,7 +31,7 @@ def declared(**given: Any) -> rs.Export[Any]:
         ({"overwrite": "yes"}, "overwrite must be True or False"),
         ({"as_text": "price"}, "as_text must be a list of columns"),
         ({"source": 5}, "source must be a DSN"),
-        ({"shards": 2}, "shards"),
+        ({"shards": "two"}, '\'shards\' must be a whole number from 1 to 64, or "auto".*Fix: shards="auto"'),
     ],
 )
 def test_what_an_export_cannot_have_is_refused_by_name(given: Any, said: str) -> None:

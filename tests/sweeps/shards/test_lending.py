@@ -11,7 +11,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.sweeps.passes.position import KeyRange
-from rowsweep.sweeps.shards import lending
+from rowsweep.sweeps.shards import passes
 from rowsweep.sweeps.shards.ranges import KeySpace
 from tests.sweeps.field import Field, fields_of, until, wait_for
 
@@ -37,7 +37,7 @@ def ranges_of(field: Field, run: rs.Run, shard: str) -> list[Any]:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ranges of any size be worth halving."""
-    monkeypatch.setattr(lending, "_BATCHES_WORTH_HALVING", 0)
+    monkeypatch.setattr(passes, "_BATCHES_WORTH_HALVING", 0)
 
 
 class Held:

@@ -156,9 +156,14 @@ class Shards(RuleBasedStateMachine):
         held: Any = Held(self.driver)
         ctx = SimpleNamespace(driver=self.driver, claim=worker.claim, run_id=self.run_id, job="sweep", job_id="")
         lending = Lending(
-            ctx=cast("Any", ctx), number=worker.number, source=held, held=held, keys=cast("KeySpace", self.keys)
+            ctx=cast("Any", ctx),
+            number=worker.number,
+            source=held,
+            held=held,
+            keys=cast("KeySpace", self.keys),
+            read=as_checkpoint,
         )
-        worker.at = lending.take(at, batch_rows=1) or at
+        worker.at = lending.take(at, at_least=4) or at
 
     @invariant()
     def ranges_tile(self) -> None:

@@ -398,12 +398,9 @@ def test_an_impossible_number_is_refused(given: Any) -> None:
         declare(shards=given)
 
 
-def test_exports_and_purges_refuse_shards_by_name() -> None:
-    """D-1: what a backfill has beside them."""
-    exported: Any = rs.export_rows
+def test_a_purge_refuses_shards_by_name() -> None:
+    """D-1, D-8: its targets are no range of one table's keys."""
     purged: Any = rs.purge
-    with pytest.raises(RowsweepError, match="shards"):
-        exported("other", rows=rs.Rows("things"), to="there", shards=2)
     with pytest.raises(RowsweepError, match="shards"):
         purged("other", targets=list, shards=2)
 

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 
 PART_ROWS: Final = 250_000
-_SPEC_OPTIONS: Final = ("rate", "health", "environments", "requires", "lock_timeout", "statement_timeout", "source")
+_SPEC_OPTIONS: Final = (
+    "rate",
+    "health",
+    "environments",
+    "requires",
+    "lock_timeout",
+    "statement_timeout",
+    "source",
+    "shards",
+)
 _OWN: Final = ("rows", "to", "format", "part_rows", "overwrite", "as_text", *_SPEC_OPTIONS)
 
 
@@ -52,8 +61,10 @@ class Export(TableSweep[In]):
 
     def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:
         from rowsweep.sweeps.export.passes import ExportPass
+        from rowsweep.sweeps.export.sharding import ExportShardPass
+        from rowsweep.sweeps.shards.amount import is_sharded
 
-        return ExportPass(self, ctx, value).run()
+        return (ExportShardPass if is_sharded(self, ctx) else ExportPass)(self, ctx, value).run()
 
 
 def export_rows(  # noqa: PLR0913 - what an export is declared by
@@ -78,8 +89,12 @@ def export_rows(  # noqa: PLR0913 - what an export is declared by
     Parts appear whole under their names. `_manifest.json` (rows, bytes and SHA-256 of each part) comes last but one,
     the empty `_SUCCESS` last: without it an export is not complete. A run that was cut off writes at most one part
     again, over the same keys. A place that holds another export is refused, DestinationTaken, unless `overwrite=True`,
-    which first removes what that one wrote. `rate`, `health`, `environments`, `requires`, `source` and the timeouts are
-    those of a backfill, all other options a job's; `launch(batch_rows=)` is that run's `part_rows`.
+    which first removes what that one wrote.
+
+    `shards` splits the key range into so many jobs (at most 64, or "auto") that a fleet works side by side, as a
+    backfill's: the second writes `s02-part-00000.parquet` and on, one that is done takes over half of what another has
+    left, and the manifest lists all parts in key order. `rate`, `health`, `environments`, `requires`, `source` and the
+    timeouts are those of a backfill too, all other options a job's; `launch(batch_rows=)` is that run's `part_rows`.
 
     Raises InvalidDeclaration, InvalidOption, DuplicateJob.
     """

@@ -16,17 +16,21 @@ if TYPE_CHECKING:
 MANIFEST: Final = "_manifest.json"
 SUCCESS: Final = "_SUCCESS"
 MARKER: Final = "_rowsweep.json"
-_PART: Final = re.compile(r"part-\d{5,}(\.(?:parquet|csv|ndjson|arrow))")
+_PART: Final = re.compile(r"(?:s\d{2}-)?part-\d{5,}(\.(?:parquet|csv|ndjson|arrow))")
 
 
-def part_name(index: int, suffix: str) -> str:
-    """Answer the name of a part: five digits, more if needed."""
-    return f"part-{index:05d}{suffix}"
+def part_name(index: int, suffix: str, *, shard: int = 1) -> str:
+    """Answer the name of a part: five digits, more if needed; the first shard's are named as those of a single job."""
+    return f"{_stem(shard)}{index:05d}{suffix}"
+
+
+def _stem(shard: int) -> str:
+    return "part-" if shard == 1 else f"s{shard:02d}-part-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Know a place for the one run that writes there.
+    """Know a place for the one run that writes there, and for one of its shards.
 
     A run that has begun is named by the marker, one that has ended by the manifest; whose neither is has lost the
     place to another.
@@ -36,6 +40,7 @@ class Destination:
     run_id: UUID
     name: str
     suffix: str
+    shard: int = 1
 
     def take(self, *, overwrite: bool) -> None:
         """Make the place this run's, removing with `overwrite` what a former export wrote there and nothing else.
@@ -81,12 +86,17 @@ class Destination:
 
     def draft(self, index: int, claim: int) -> Draft:
         """Begin a part."""
-        return self.place.draft(part_name(index, self.suffix), f"{self._tag}-{claim}")
+        return self.place.draft(self.part_name(index), f"{self._tag}-{claim}")
 
-    def remove_leftovers(self) -> None:
-        """Remove temporary objects that a crashed attempt of this run left."""
+    def part_name(self, index: int) -> str:
+        """Answer the name of a part of this shard."""
+        return part_name(index, self.suffix, shard=self.shard)
+
+    def remove_leftovers(self, *, of_all: bool = False) -> None:
+        """Remove temporary objects that a crashed attempt left: of this shard, or of the whole run at its end."""
+        begins = "." if of_all else f".{_stem(self.shard)}"
         for name in self.place.sizes():
-            if name.startswith(".") and name.endswith(".tmp") and f".{self._tag}-" in name:
+            if name.startswith(begins) and name.endswith(".tmp") and f".{self._tag}-" in name:
                 self.place.remove(name)
 
     def release(self) -> None:

@@ -22,13 +22,17 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One object of an export; `checksum` is the store's own, where it gives one."""
+    """One object of an export; `checksum` is the store's own, where it gives one.
+
+    `after` is the key that it begins behind, None from the beginning of the table; a manifest does not name it.
+    """
 
     name: str
     rows: int
     bytes: int
     sha256: str
     checksum: str | None = None
+    after: tuple[str, ...] | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Part:
@@ -39,6 +43,7 @@ class Part:
             bytes=record["bytes"],
             sha256=record["sha256"],
             checksum=record.get("checksum"),
+            after=None if record.get("after") is None else tuple(record["after"]),
         )
 
     def check(self, place: Place, sizes: Mapping[str, int]) -> None:

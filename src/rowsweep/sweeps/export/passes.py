@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.clock import SystemClock
+from rowsweep.queue.shards import shard_number
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.export.destination import MANIFEST, SUCCESS, Destination
@@ -57,6 +58,7 @@ class ExportPass(Pass):
             run_id=self._ctx.run_id,
             name=self._sweep.name,
             suffix=self._sweep.spec.format.suffix,
+            shard=shard_number(self._ctx.record.concurrency_key),
         )
 
     def _first_size(self) -> ReadSize:
@@ -76,16 +78,17 @@ class ExportPass(Pass):
         return PartWork(
             finder=self._finder,
             reader=reader,
-            closer=Closer(
-                ctx=self._ctx, held=self._held, totals=self._progress.totals, restarts=lambda: self._restarts
-            ),
+            closer=Closer(**self._closing()),
             destination=self._destination,
             format=self._sweep.spec.format,
             stop=self._ctx.signal.raise_if_aborted,
         )
 
     def _read_back(self, stored: Any) -> ExportPosition:
-        return as_position(stored)
+        return self._position(stored, self._step)
+
+    def _position(self, stored: Any, step: str) -> ExportPosition:
+        return as_position(stored, step)
 
     def _blame(self, error: Exception) -> None:
         super()._blame(error)
@@ -97,19 +100,25 @@ class ExportPass(Pass):
         """Compare every part with its record, then write the manifest, then the mark, then the ledger's end."""
         self._release()
         destination, place, at = self._destination, self._destination.place, self._at
-        destination.remove_leftovers()
+        destination.remove_leftovers(of_all=True)
         steps = self._ctx.driver.stores().steps.list(self._ctx.run_id, kinds=["part"])
-        parts = sorted((Part.from_record(step.output) for step in steps), key=lambda part: (len(part.name), part.name))
+        parts = self._in_key_order([Part.from_record(step.output) for step in steps])
+        self._release()
         sizes = place.sizes()
         for part in parts:
             part.check(place, sizes)
         destination.check_alone({part.name for part in parts})
         document = manifest_of(self._sweep.name, self._ctx.run_id, self._export, parts, until=SystemClock().now())
         self._seal(document)
-        if not self._ledger().finish(self._ctx.claim, self._ctx.run_id, self._progress.totals(at, final=True)):
-            raise self._lost()
+        self._end_ledger()
         manifest = f"{place.shown}/{MANIFEST}"
-        return {"rows": at.rows, "bytes": at.bytes, "parts": len(parts), "manifest": manifest}
+        return {
+            "rows": at.rows, "bytes": at.bytes, "parts": len(parts), "manifest": manifest, **self._more_totals(),
+        }  # fmt: skip
+
+    def _in_key_order(self, parts: list[Part]) -> list[Part]:
+        """Answer the parts as the keys of the table go: as their numbers do."""
+        return sorted(parts, key=lambda part: (len(part.name), part.name))
 
     def _seal(self, document: dict[str, Any]) -> None:
         """Write the last objects under the job row's lock, unless they are uploads, which could outlast the lease."""

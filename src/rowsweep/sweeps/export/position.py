@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvalidCheckpoint
 from rowsweep.sweeps.passes.position import PAGES_STEP, Plan, Position, as_checkpoint
+from rowsweep.sweeps.shards.totals import summed
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json
@@ -41,17 +43,22 @@ class ExportPosition(Position):
         return {**Position.as_json(self), "bytes": self.bytes}
 
 
-def as_position(value: Json) -> ExportPosition:
+def as_position(value: Json, step_name: str = PAGES_STEP) -> ExportPosition:
     """Read a stored checkpoint back; None is the beginning. Raises InvalidCheckpoint for what no export stored."""
-    at = as_checkpoint(value, PAGES_STEP)
+    at = as_checkpoint(value, step_name)
     size: Any = 0 if value is None else value.get("bytes")
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
         raise InvalidCheckpoint(
-            f"The checkpoint {PAGES_STEP!r} holds {value!r:.200}, which no export stored.",
+            f"The checkpoint {step_name!r} holds {value!r:.200}, which no export stored.",
             fix="rowsweep jobs show <id> --steps",
-            meta={"step": PAGES_STEP},
+            meta={"step": step_name},
         )
     return _widened(at, size=size)
+
+
+def summed_export(shards: Sequence[Position]) -> ExportPosition:
+    """Answer one position with the counts of all shards of an export."""
+    return _widened(summed(shards), size=sum(at.bytes for at in shards if isinstance(at, ExportPosition)))
 
 
 def _widened(at: Position, *, size: int) -> ExportPosition:

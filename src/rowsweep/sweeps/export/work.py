@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import StepPut
-from rowsweep.sweeps.batch.work import BatchDone
-from rowsweep.sweeps.export.destination import part_name
-from rowsweep.sweeps.export.position import PART_STEPS
+from rowsweep.queue.shards import shard_suffix
+from rowsweep.sweeps.batch.work import BatchDone, CheckpointMoved
+from rowsweep.sweeps.export.position import PART_STEPS, as_position
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rowsweep.queue.contract import Stores
-    from rowsweep.queue.records import BatchClosed
     from rowsweep.sweeps.batch.pages import PageFinder
     from rowsweep.sweeps.batch.work import Closer
     from rowsweep.sweeps.export.destination import Destination
@@ -73,7 +72,8 @@ class PartWork:
     """Export part by part.
 
     A part's key range is stored before the part is written, so one that a crash cut off is written again over the same
-    keys, in the place of what it left. A part that is checkpointed is never written again.
+    keys, in the place of what it left. A part that is checkpointed is never written again. Another shard may take over
+    what lies behind the part meanwhile: a stored range is never given away.
     """
 
     finder: PageFinder
@@ -89,18 +89,17 @@ class PartWork:
             return self._planned(at, stored=stored)
         written = self._written(at, at.plan.to)
         try:
-            after = at.passed(at.plan.to, rows=written.rows, size=written.bytes if written.rows else 0)
-            closed = self._published(at, after, written) if written.rows else self._closed(at, after)
+            return self._published(at, at.plan.to, written) if written.rows else self._passed(at, at.plan.to)
         finally:
             written.draft.discard()
-        return BatchDone(at=after, is_full=False, closed=closed)
 
     def _planned(self, at: ExportPosition, *, stored: bool) -> BatchDone:
         with self.finder.held.transaction(reads=True):
             page = self.finder.find(at, self.reader.size.span)
         self.reader.size.planned()
         after = at.finished() if page is None else at.planned_to(page.to)
-        closed = self._closed(at, after, stored=stored)
+        with self.closer.held.transaction() as marker:
+            closed = self.closer.close(at, after, marker, stored=stored)
         return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
     def _written(self, at: ExportPosition, to: tuple[str, ...]) -> Written:
@@ -121,43 +120,63 @@ class PartWork:
             self.stop()
             yield batch
 
-    def _published(self, at: ExportPosition, after: ExportPosition, written: Written) -> BatchClosed:
+    def _published(self, at: ExportPosition, to: tuple[str, ...], written: Written) -> BatchDone:
         """Publish under the job row's lock where that is one quick step; an upload could outlast the lease."""
-        held, place = self.closer.held, self.destination.place
-        self.destination.check()
+        held, destination = self.closer.held, self.destination
+        destination.check()
         checksum = None
-        if not place.renames:
+        if not destination.place.renames:
             with held.transaction():
-                self._fence(held.stores)
+                self._standing(at, held.stores)
             written.draft.publish()
-            checksum = place.checksum(part_name(after.index, self.format.suffix))
+            checksum = destination.place.checksum(destination.part_name(at.index + 1))
         with held.transaction() as marker:
-            if place.renames:
-                self._fence(held.stores)
+            at = self._standing(at, held.stores)
+            if destination.place.renames:
                 written.draft.publish()
-            held.stores.steps.put(self._record(after.index, written, checksum), self.closer.ctx.claim)
-            return self.closer.close(at, after, marker, stored=True)
+            held.stores.steps.put(self._record(at, written, checksum), self.closer.ctx.claim)
+            after = at.passed(to, rows=written.rows, size=written.bytes)
+            closed = self.closer.close(at, after, marker, stored=True)
+        return BatchDone(at=after, is_full=False, closed=closed)
 
-    def _closed(self, at: ExportPosition, after: ExportPosition, *, stored: bool = True) -> BatchClosed:
-        with self.closer.held.transaction() as marker:
-            return self.closer.close(at, after, marker, stored=stored)
+    def _passed(self, at: ExportPosition, to: tuple[str, ...]) -> BatchDone:
+        """Store the checkpoint behind a key range without rows."""
+        held = self.closer.held
+        with held.transaction() as marker:
+            at = self._standing(at, held.stores)
+            after = at.passed(to, rows=0, size=0)
+            closed = self.closer.close(at, after, marker, stored=True)
+        return BatchDone(at=after, is_full=False, closed=closed)
 
-    def _fence(self, stores: Stores) -> None:
-        ctx = self.closer.ctx
+    def _standing(self, at: ExportPosition, stores: Stores) -> ExportPosition:
+        """Lock the job's row, and answer the position as it is stored: the end of its range may lie nearer by now."""
+        ctx, step = self.closer.ctx, self.closer.step
         if not stores.steps.guard(ctx.claim):
             raise LeaseLost(
                 f"Another worker holds {ctx.job!r} now, or it was cancelled: this part is not published.",
                 fix=f"rowsweep jobs show {ctx.job_id}",
                 meta={"job_id": str(ctx.job_id)},
             )
+        if at.range is None:
+            return at
+        stored = stores.steps.get(ctx.run_id, step)
+        found = as_position(None if stored is None else stored.output, step)
+        if replace(found, range=at.range) != at:
+            raise CheckpointMoved
+        return found
 
-    def _record(self, index: int, written: Written, checksum: str | None) -> StepPut:
-        name = part_name(index, self.format.suffix)
-        record = {"name": name, "rows": written.rows, "bytes": written.bytes, "sha256": written.sha256}
+    def _record(self, at: ExportPosition, written: Written, checksum: str | None) -> StepPut:
+        index, destination = at.index + 1, self.destination
+        record = {
+            "name": destination.part_name(index), "rows": written.rows, "bytes": written.bytes,
+            "sha256": written.sha256, "checksum": checksum,
+        }  # fmt: skip
+        if at.range is not None:
+            record["after"] = None if at.cursor is None else list(at.cursor)
         return StepPut(
             run_id=self.closer.ctx.run_id,
-            name=f"{PART_STEPS}{index:05d}",
+            name=f"{PART_STEPS}{index:05d}{shard_suffix(destination.shard)}",
             kind="part",
             status="done",
-            output={**record, "checksum": checksum},
+            output=record,
         )

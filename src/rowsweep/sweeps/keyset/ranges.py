@@ -166,6 +166,12 @@ class RangeStatements(Statements):
             ranges=self._ranges(),
         )
 
+    def ordered(self) -> sql.Composed:
+        """Sort the numbers of ranges by where they begin; one without a beginning comes first."""
+        return sql.SQL("select r.rs_number from {ranges} order by r.rs_after0 is not null, {after}").format(
+            ranges=self._ranges(), after=self._bounds("after")
+        )
+
     def _texts(self, side: str) -> sql.Composed:
         return sql.SQL(", ").join(sql.SQL(f"r.rs_{side}{at}") for at in range(len(self.table.key)))
 

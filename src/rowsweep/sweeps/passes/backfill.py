@@ -66,13 +66,6 @@ class BackfillPass(Pass, SecondLook):
         self._aside = setting_aside(finder, ListingCloser(**shared, listing=listing), self._work_over)
         return self._aside
 
-    def _closing(self) -> dict[str, Any]:
-        """Answer what every closer of this pass is made with."""
-        return {
-            "ctx": self._ctx, "held": self._held, "totals": self._progress.totals, "restarts": lambda: self._restarts,
-            "step": self._step,
-        }  # fmt: skip
-
     def _work_over(self, finder: PageFinder, closer: Closer) -> PageWork:
         """Make what does the pages that a finder finds."""
         spec, ctx = self._sweep.spec, self._ctx

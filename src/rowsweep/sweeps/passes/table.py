@@ -116,6 +116,13 @@ class Pass(HeedingPass):
     def _work_for(self, setup: Setup) -> PageWork:
         """Make what does a page."""
 
+    def _closing(self) -> dict[str, Any]:
+        """Answer what every closer of this pass is made with."""
+        return {
+            "ctx": self._ctx, "held": self._held, "totals": self._progress.totals, "restarts": lambda: self._restarts,
+            "step": self._step,
+        }  # fmt: skip
+
     def _first_size(self) -> BatchSize:
         """Answer how many rows the first page takes."""
         return BatchSize(self._batch_rows(), adapt=self._sweep.spec.adapt)
@@ -195,13 +202,17 @@ class Pass(HeedingPass):
     def _finish_ledger(self) -> dict[str, Any]:
         at = self._at
         remaining = self._remaining()
-        held = self._ledger().finish(self._ctx.claim, self._ctx.run_id, self._progress.totals(at, final=True))
-        if not held:
-            raise self._lost()
+        self._end_ledger()
         return {
             "rows": at.rows, "written": at.written, "batches": at.batches, "rejected": self._rejected(),
             "remaining": remaining, **self._more_totals(),
         }  # fmt: skip
+
+    def _end_ledger(self) -> None:
+        """Write the run's exact figures; raises LeaseLost where it is another's to end."""
+        totals = self._progress.totals(self._at, final=True)
+        if not self._ledger().finish(self._ctx.claim, self._ctx.run_id, totals):
+            raise self._lost()
 
     def _more_totals(self) -> dict[str, Any]:
         """Answer what else the result has."""
@@ -232,7 +243,11 @@ class Pass(HeedingPass):
         self._finder.blame(error, self._at)
 
     def _read_back(self, stored: Any) -> Position:
-        return self._began_at if stored is None else as_checkpoint(stored, self._step)
+        return self._began_at if stored is None else self._position(stored, self._step)
+
+    def _position(self, stored: Any, step: str) -> Position:
+        """Read the checkpoint of one of the run's jobs back."""
+        return as_checkpoint(stored, step)
 
     def _release(self) -> None:
         self._held.release()

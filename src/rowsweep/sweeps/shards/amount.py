@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.queue.shards import MOST_SHARDS
+from rowsweep.queue.shards import MOST_SHARDS, shard_number
+from rowsweep.sweeps.passes.position import SETUP_STEP
 
 if TYPE_CHECKING:
     from rowsweep.steps.context import RunCtx
-    from rowsweep.sweeps.declare import RowSweep
+    from rowsweep.sweeps.handle import TableSweep
     from rowsweep.sweeps.setup import Setup
 
 ROWS_A_SHARD: Final = 250_000
@@ -23,7 +24,7 @@ class Amount:
     reason: str
 
 
-def how_many(sweep: RowSweep[Any], ctx: RunCtx, setup: Setup) -> Amount:
+def how_many(sweep: TableSweep[Any], ctx: RunCtx, setup: Setup) -> Amount:
     """Answer the declared number; for "auto" one a live worker, and one for each 250,000 rows at most.
 
     A worker counts that serves the run's queue and declares the sweep; the rows are the estimate of the setup.
@@ -37,3 +38,11 @@ def how_many(sweep: RowSweep[Any], ctx: RunCtx, setup: Setup) -> Amount:
     rows = setup.estimate or 0
     shards = max(min(serving, rows // ROWS_A_SHARD, MOST_SHARDS), 1)
     return Amount(shards, f"auto: {serving} live workers serve it, and it has about {rows:,} rows")
+
+
+def is_sharded(sweep: TableSweep[Any], ctx: RunCtx) -> bool:
+    """Say whether a job is, or may become, one of several: by what the run's first found, whatever is declared now."""
+    if shard_number(ctx.record.concurrency_key) > 1:
+        return True
+    stored = ctx.step.stored(SETUP_STEP, "run")
+    return sweep.has_shards if stored is None else stored.output.get("shards", 1) > 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvariantBroken, SweepFailed
 from rowsweep.queue.records import LIVE_STATES
 from rowsweep.queue.shards import shard_suffix
-from rowsweep.sweeps.passes.position import PAGES_STEP, as_checkpoint
+from rowsweep.sweeps.passes.position import PAGES_STEP
 from rowsweep.sweeps.shards.totals import ranges_of
 
 if TYPE_CHECKING:
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.shards.ranges import KeySpace
 
 
-def ended_shards(shards: Sequence[ShardJob], ctx: RunCtx, *, amount: int) -> list[Position] | None:
+def ended_shards(
+    shards: Sequence[ShardJob], ctx: RunCtx, *, amount: int, read: Callable[[Any, str], Position]
+) -> list[Position] | None:
     """Answer where every shard stands at its end; None while another one than the asking goes on.
 
     Raises SweepFailed where one ended without having passed its ranges.
     """
     if any(shard.number > 1 and shard.state in LIVE_STATES for shard in shards):
         return None
-    ended = [as_checkpoint(shard.checkpoint, PAGES_STEP + shard_suffix(shard.number)) for shard in shards]
+    ended = [read(shard.checkpoint, PAGES_STEP + shard_suffix(shard.number)) for shard in shards]
     left = [shard for shard, at in zip(shards, ended, strict=True) if not at.ended]
     if left or len(shards) < amount:
         raise _unfinished(left, ctx)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import StepPut
 from rowsweep.queue.shards import shard_suffix
-from rowsweep.sweeps.passes.position import PAGES_STEP, KeyRange, as_checkpoint
+from rowsweep.sweeps.passes.position import PAGES_STEP, KeyRange
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.passes.position import Position
     from rowsweep.sweeps.shards.ranges import KeySpace, Middle
 
-_BATCHES_WORTH_HALVING: Final = 4
 _TRIES: Final = 3
 
 
@@ -27,7 +27,8 @@ _TRIES: Final = 3
 class Lending:
     """What a shard that is done needs to go on with a part of another's range.
 
-    `source` is the connection to the swept table, `held` the one to the queue; they may be the same.
+    `source` is the connection to the swept table, `held` the one to the queue; they may be the same. `read` reads a
+    shard's checkpoint back, whole: what is stored again must be all that was.
     """
 
     ctx: RunCtx
@@ -35,17 +36,19 @@ class Lending:
     source: BatchConnection
     held: BatchConnection
     keys: KeySpace
+    read: Callable[[Any, str], Position]
 
-    def take(self, at: Position, *, batch_rows: int) -> Position | None:
+    def take(self, at: Position, *, at_least: float) -> Position | None:
         """Take over the upper half of the range of which most is left, and answer the stored position in it.
 
-        None where no range is worth it, or where another shard waits for a worker: this one's is better free for it.
+        None where no range has `at_least` so many keys left, or where another shard waits for a worker: this one's is
+        better free for it.
         """
         for _ in range(_TRIES):
-            others = [shard for shard in self._shards() if shard.number != self.number and not _at(shard).ended]
+            others = [shard for shard in self._shards() if shard.number != self.number and not self._at(shard).ended]
             if not others or any(shard.state != "running" for shard in others):
                 return None
-            middle = self._heaviest(others, at_least=_BATCHES_WORTH_HALVING * batch_rows)
+            middle = self._heaviest(others, at_least=at_least)
             if middle is None:
                 return None
             owner = next(shard for shard in others if shard.number == middle.number)
@@ -60,7 +63,7 @@ class Lending:
         return [] if shards is None else shards.jobs(self.ctx.run_id, step=PAGES_STEP)
 
     def _heaviest(self, others: list[ShardJob], *, at_least: float) -> Middle | None:
-        left = {shard.number: left_of(_at(shard)) for shard in others}
+        left = {shard.number: left_of(self._at(shard)) for shard in others}
         with self.source.transaction():
             found = self.keys.middles(self.source.connection, left)
         return next((middle for middle in found if middle.rows >= at_least), None)
@@ -80,7 +83,7 @@ class Lending:
                     fix=f"rowsweep jobs show {ctx.job_id}",
                 )
             stored = stores.steps.get(ctx.run_id, step)
-            theirs = as_checkpoint(None if stored is None else stored.output, step)
+            theirs = self.read(None if stored is None else stored.output, step)
             if theirs.ended or theirs.range is None or not self._is_inside(middle, left_of(theirs)):
                 return None
             mine = at.taking(KeyRange(after=middle.key, to=theirs.range.to))
@@ -104,6 +107,9 @@ class Lending:
         with self.source.transaction():
             return self.keys.is_between(self.source.connection, middle.key, left.after, left.to)
 
+    def _at(self, shard: ShardJob) -> Position:
+        return self.read(shard.checkpoint, PAGES_STEP + shard_suffix(shard.number))
+
     def _put(self, stores: Stores, step: str, at: Position) -> None:
         put = StepPut(run_id=self.ctx.run_id, name=step, kind="checkpoint", status="done", output=at.as_json())
         stores.steps.put(put, self.ctx.claim)
@@ -113,7 +119,3 @@ def left_of(at: Position) -> KeyRange:
     """Answer what is left of the range that a shard is in: what it has planned is its own."""
     assert at.range is not None  # noqa: S101 - a shard's position has a range
     return KeyRange(after=at.cursor if at.plan is None else at.plan.to, to=at.range.to)
-
-
-def _at(shard: ShardJob) -> Position:
-    return as_checkpoint(shard.checkpoint, PAGES_STEP + shard_suffix(shard.number))

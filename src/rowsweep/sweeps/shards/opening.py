@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.jobs import ambient
 from rowsweep.queue.records import LIVE_STATES, StepPut
 from rowsweep.queue.shards import ShardFigures, shard_suffix
-from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, Position
+from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP
 
 if TYPE_CHECKING:
+    from rowsweep.jobs.json_form import Json
     from rowsweep.queue.contract import LedgerStore, Stores
     from rowsweep.queue.records import NewBackfill, NewJob
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.handle import Sweep
-    from rowsweep.sweeps.passes.position import KeyRange
-    from rowsweep.sweeps.setup import Setup
+    from rowsweep.sweeps.passes.position import Position
 
 BUSY_SECONDS: Final = 10.0
 
@@ -35,23 +35,22 @@ class Opening:
     ctx: RunCtx
     held: BatchConnection
 
-    def store(self, setup: Setup, ranges: Sequence[KeyRange], row: NewBackfill) -> Any:
-        """Store the setup with a checkpoint and a job for each range, and answer it as stored.
+    def store(self, setup: Json, positions: Sequence[Position], row: NewBackfill) -> Any:
+        """Store the setup, with a checkpoint and a job for each position; each is the beginning of a range. Answer it.
 
         One range needs neither: the run is an ordinary one. Raises OthersLive, so that everything rolls back, where a
         shard of another run has not ended.
         """
         ctx, stores = self.ctx, self.held.stores
-        fixed = replace(setup, shards=len(ranges))
-        stored = ctx.step.run(SETUP_STEP, fixed.as_json, tx=self.held.connection)
-        if len(ranges) == 1 or stores.ledger is None or stores.shards is None:
+        stored = ctx.step.run(SETUP_STEP, lambda: setup, tx=self.held.connection)
+        if len(positions) == 1 or stores.ledger is None or stores.shards is None:
             return stored
         stores.ledger.start(row)
-        figures = [figures_of(number, each) for number, each in enumerate(ranges, 1)]
-        for number, each in enumerate(ranges, 1):
-            self._put(stores, number, Position(cursor=each.after, range=each))
+        figures = [figures_of(number, at) for number, at in enumerate(positions, 1)]
+        for number, at in enumerate(positions, 1):
+            self._put(stores, number, at)
         stores.shards.put(ctx.claim, ctx.run_id, figures)
-        siblings = [self._sibling(number) for number in range(2, len(ranges) + 1)]
+        siblings = [self._sibling(number) for number in range(2, len(positions) + 1)]
         if any(result.deduplicated for result in stores.jobs.enqueue(siblings)):
             raise OthersLive
         return stored
@@ -81,9 +80,10 @@ class Opening:
         )
 
 
-def figures_of(number: int, each: KeyRange) -> ShardFigures:
+def figures_of(number: int, at: Position) -> ShardFigures:
     """Answer the figures of a shard that has not begun."""
-    after, to = each.as_json()
+    assert at.range is not None  # noqa: S101 - a shard's position has a range
+    after, to = at.range.as_json()
     return ShardFigures(number=number, status="waiting", after=after, to=to)
 
 

@@ -1,225 +1,46 @@
-"""The pass of one shard: its own ranges, then half of another's, and for the first the end of the whole run."""
+"""The pass of one shard of a backfill; at the end of the run the first looks again for all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.clock import SystemClock, real_monotonic
-from rowsweep.errors import InvariantBroken
-from rowsweep.queue.records import BatchClose
-from rowsweep.queue.shards import ShardFigures, shard_number, shard_suffix
-from rowsweep.sweeps.batch.work import CheckpointMoved
+from rowsweep.queue.shards import shard_suffix
 from rowsweep.sweeps.late.look import LEFT_STEP
-from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.backfill import BackfillPass
-from rowsweep.sweeps.passes.pacing import Pacer
-from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, KeyRange
-from rowsweep.sweeps.passes.progress import Progress
 from rowsweep.sweeps.setup import set_up
-from rowsweep.sweeps.shards.amount import Amount, how_many
-from rowsweep.sweeps.shards.ending import ended_shards, prove_tiling
-from rowsweep.sweeps.shards.lending import Lending
-from rowsweep.sweeps.shards.opening import BUSY_SECONDS, Opening, OthersLive, is_other_live
-from rowsweep.sweeps.shards.ranges import KeySpace
-from rowsweep.sweeps.shards.totals import final_figures, final_totals, summed
-from rowsweep.telemetry.events import emit
+from rowsweep.sweeps.shards.sharded import Sharded
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill, Wanted
-    from rowsweep.queue.shards import ShardStore
-    from rowsweep.steps.context import RunCtx
-    from rowsweep.sweeps.batch.work import BatchDone
-    from rowsweep.sweeps.declare import RowSweep
-    from rowsweep.sweeps.passes.position import Position
-    from rowsweep.sweeps.setup import Setup
+    from rowsweep.queue.records import Backfill
+    from rowsweep.sweeps.passes.position import KeyRange
 
-AWAIT_SECONDS: Final = 60.0
+_BATCHES_WORTH_HALVING: Final = 4
 
 
-class ShardPass(BackfillPass):
-    """Carry one shard of a run on from wherever it stands; where there turn out to be no shards, the whole run.
+class ShardPass(Sharded, BackfillPass):
+    """Carry one shard of a backfill on from wherever it stands."""
 
-    The first job opens the shards and, once all others have ended, the run's end: it proves that what was passed
-    covers every key once.
-    """
-
-    def __init__(self, sweep: RowSweep[Any], ctx: RunCtx, value: Any) -> None:
-        super().__init__(sweep, ctx, value)
-        self._number = shard_number(ctx.record.concurrency_key)
-        self._step = PAGES_STEP + shard_suffix(self._number)
-        self._began = real_monotonic()
-        self._active_before = 0.0
-        self._is_behind = False
-        self._is_alone = False
-        self._amount = Amount(1, "no rows")
-
-    # -- opening ------------------------------------------------------------------------------------------------
-
-    def _stored_setup(self, known: Backfill | None) -> Any:
-        ctx = self._ctx
-        if known is not None and known.shards is not None:
-            if known.wanted == "cancel":
-                self._steer("cancel")
-            self._shards().revive(ctx.claim)
-        is_stored = ctx.step.stored(SETUP_STEP, "run") is not None
-        if self._number > 1 or is_stored or gate.retried_run(self._options) is not None:
-            return super()._stored_setup(known)
-        if is_other_live(self._ledger(), self._sweep, ctx):
-            self._wait_for_other_run()
-        try:
-            return self._open_shards(known)
-        except OthersLive:
-            self._wait_for_other_run()
-
-    def _wait_for_other_run(self) -> NoReturn:
-        """Two runs over one input never work at the same time: come back later."""
-        self._release()
-        self._ctx.suspend("shards", BUSY_SECONDS)
-
-    def _open_shards(self, known: Backfill | None) -> Any:
-        opening = Opening(sweep=self._sweep, ctx=self._ctx, held=self._held)
+    def _open_with(self, known: Backfill | None) -> Any:
         if self._held is self._source:
             with self._held.transaction():
-                stored = opening.store(*self._found(), self._new_row(known))
-        else:
-            with self._source.transaction():
-                found = self._found()
-            with self._held.transaction():
-                stored = opening.store(*found, self._new_row(known))
-        emit(
-            "sweeps.shards.opened",
-            sweep=self._sweep.name,
-            run_id=str(self._ctx.run_id),
-            shards=stored.get("shards", 1),
-            reason=self._amount.reason,
-        )
-        return stored
+                return self._store(*self._found(), known)
+        with self._source.transaction():
+            found = self._found()
+        with self._held.transaction():
+            return self._store(*found, known)
 
-    def _found(self) -> tuple[Setup, list[KeyRange]]:
+    def _found(self) -> tuple[Any, list[KeyRange]]:
         """Find the setup and the ranges, in the open transaction of the source."""
         spec, connection = self._sweep.spec, self._source.connection
         setup = set_up(connection, spec.rows, spec.assignments)
-        if setup.is_over_nothing:
-            return setup, [KeyRange(after=None, to=None)]
-        self._amount = how_many(self._sweep, self._ctx, setup)
-        return setup, KeySpace.of(setup, spec.rows).divide(connection, self._amount.shards)
+        ranges = self._divide(setup)
+        return replace(setup, shards=len(ranges)).as_json(), ranges
 
-    # -- pages --------------------------------------------------------------------------------------------------
+    def _worth_taking(self) -> int:
+        return _BATCHES_WORTH_HALVING * self._size.rows
 
-    @property
-    def _is_one_of_several(self) -> bool:
-        return self._setup.shards > 1
-
-    @property
-    def _is_in_range(self) -> bool:
-        """Whether it passes ranges of its own, and not what is left at the end of the run."""
-        return self._is_one_of_several and not self._is_alone
-
-    def _sweep_pages(self, row: Backfill) -> None:
-        if self._is_one_of_several:
-            self._keys = KeySpace.of(self._setup, self._sweep.spec.rows)
-            own = (row.shards or [])[self._number - 1 : self._number]
-            self._active_before = float(own[0]["active_seconds"]) if own else 0.0
-        super()._sweep_pages(row)
-        while self._is_one_of_several and self._take_more():
-            self._walk("run")
-
-        if self._is_one_of_several:
-            self._report_again()
-
-    def _next_batch(self) -> tuple[BatchDone, float]:
-        done, milliseconds = super()._next_batch()
-        self._is_behind = not done.closed.reported
-        return done, milliseconds
-
-    def _show_waiting(self, why: str | None, governed: Mapping[str, Any] | None = None) -> None:
-        self._report_again()
-        super()._show_waiting(why, governed)
-
-    def _report_again(self) -> None:
-        """Report what another shard was in the way of, before a wait and at the end: no batch follows soon."""
-        figures = self._figures(None, self._at) if self._is_behind else None
-        if figures is None:
-            return
-        value = self._at.as_json()
-        same = BatchClose(
-            claim=self._ctx.claim, run_id=self._ctx.run_id, step=self._step, expected=value, value=value, totals=None,
-            shard=figures,
-        )  # fmt: skip
-        self._is_behind = not self._shards().move(same).reported
-
-    def _resumed(self) -> Any:
-        """Read the checkpoint as it is now: the end of its range may have moved since the run's steps were read."""
-        if not self._is_one_of_several:
-            return super()._resumed()
-        step = self._ctx.step.read(self._step)
-        return None if step is None else step.output
-
-    def _take_more(self) -> bool:
-        """Go on with a part of what another shard has left, where that is worth it."""
-        self._heed_latest()
-        lending = Lending(ctx=self._ctx, number=self._number, source=self._source, held=self._held, keys=self._keys)
-        try:
-            self._at = lending.take(self._at, batch_rows=self._size.rows) or self._at
-        except Exception as error:  # noqa: BLE001 - sorted there, and raised again unless it passes
-            self._recover(error)
-        return not self._at.ended
-
-    def _closing(self) -> dict[str, Any]:
-        closing = super()._closing()
-        return {**closing, "shard": self._figures} if self._is_in_range else closing
-
-    def _figures(self, before: Position | None, at: Position) -> ShardFigures | None:
-        """Answer what there is to report of a batch; nothing of one without rows, unless the range ends with it."""
-        if before is not None and at.index == before.index and not at.ended:
-            return None
-        assert at.range is not None  # noqa: S101 - a shard's position has a range
-        after, to = at.range.as_json()
-        return ShardFigures(
-            number=self._number,
-            status="done" if at.ended else "running",
-            rows=at.rows,
-            written=at.written,
-            batches=at.batches,
-            cursor=None if at.cursor is None else list(at.cursor),
-            after=after,
-            to=to,
-            active_seconds=round(self._active_before + real_monotonic() - self._began, 3),
-        )
-
-    def _recover(self, error: Exception) -> None:
-        if isinstance(error, CheckpointMoved) and self._is_in_range and not self._ctx.signal.aborted:
-            self._resynchronise()  # another shard took over the upper part of this range
-        else:
-            super()._recover(error)
-
-    def _steer(self, wanted: Wanted | None) -> None:
-        if wanted == "cancel" and self._shards().stop(self._ctx.claim, self._number) is None:
-            return  # it was resumed in between
-        super()._steer(wanted)
-
-    def _shards(self) -> ShardStore:
-        shards = self._ctx.driver.stores().shards
-        if shards is None:
-            raise InvariantBroken(
-                f"The driver {self._ctx.driver.name!r} keeps no shards.", fix="rs.connect() with the Postgres driver"
-            )
-        return shards
-
-    # -- the end ------------------------------------------------------------------------------------------------
-
-    def _behind_pages(self) -> None:
-        """Look again for the whole run, once all shards have passed their ranges: the first does, for all."""
-        if not self._is_one_of_several:
-            super()._behind_pages()
-        elif self._number == 1:
-            self._ended = self._await_others()
-            self._at = summed(self._ended)
-            self._is_alone = True
-            self._progress = Progress(self._ledger().get(self._ctx.run_id))
-            self._pacer = Pacer(self._rate(), SystemClock())
-            super()._behind_pages()
+    # -- the second look ----------------------------------------------------------------------------------------
 
     def _uses_up(self) -> bool:
         if not self._is_one_of_several:
@@ -229,45 +50,3 @@ class ShardPass(BackfillPass):
 
     def _named(self, step: str) -> str:
         return step + shard_suffix(self._number)
-
-    def _finish(self) -> dict[str, Any]:
-        if not self._is_one_of_several:
-            return super()._finish()
-        if self._number > 1:
-            at = self._at
-            return {"shard": self._number, "rows": at.rows, "written": at.written, "batches": at.batches}
-        return super()._finish()
-
-    def _await_others(self) -> list[Position]:
-        """Park until every other shard has ended; answer where all of them stand then."""
-        shards = self._shards().jobs(self._ctx.run_id, step=PAGES_STEP)
-        ended = ended_shards(shards, self._ctx, amount=self._setup.shards)
-        if ended is None:
-            self._release()
-            self._ctx.suspend("shards", AWAIT_SECONDS)
-        return ended
-
-    def _finish_ledger(self) -> dict[str, Any]:
-        if not self._is_one_of_several:
-            return super()._finish_ledger()
-        ranges = prove_tiling(self._ended, self._keys, self._source, self._ctx)
-        remaining, at = self._remaining(), self._at
-        with self._held.transaction():
-            stores, claim, run_id = self._held.stores, self._ctx.claim, self._ctx.run_id
-            assert stores.ledger is not None and stores.shards is not None  # noqa: S101, PT018 - asked before
-            row = stores.ledger.get(run_id)
-            if row is None or not stores.shards.put(claim, run_id, final_figures(row, self._ended)):
-                raise self._lost()
-            stores.ledger.finish(claim, run_id, final_totals(row, at))
-        return {
-            "rows": at.rows, "written": at.written, "batches": at.batches, "rejected": self._rejected(),
-            "remaining": remaining, **self._more_totals(), "shards": len(self._ended), "ranges": ranges,
-        }  # fmt: skip
-
-
-def is_sharded(sweep: RowSweep[Any], ctx: RunCtx) -> bool:
-    """Say whether a job is, or may become, one of several: by what the run's first found, whatever is declared now."""
-    if shard_number(ctx.record.concurrency_key) > 1:
-        return True
-    stored = ctx.step.stored(SETUP_STEP, "run")
-    return sweep.has_shards if stored is None else stored.output.get("shards", 1) > 1

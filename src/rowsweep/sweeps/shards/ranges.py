@@ -97,6 +97,13 @@ class KeySpace:
         }
         return bool(_one(run(connection, self.statements.tiling(), values)))
 
+    def in_order(self, connection: psycopg.Connection[Any], keys: Sequence[Key | None]) -> list[int]:
+        """Answer the places of keys as they follow each other in the table; None is before all of them."""
+        if len(keys) < 2:
+            return list(range(len(keys)))
+        values = range_values((at, key, None) for at, key in enumerate(keys))
+        return [at for (at,) in run(connection, self.statements.ordered(), values).fetchall()]
+
     def _by_histogram(self, connection: psycopg.Connection[Any], ranges: int) -> list[Key]:
         import psycopg
 

@@ -27,7 +27,7 @@ class LocalPlace:
         """Answer the bytes of every file by name."""
         try:
             with os.scandir(self._folder) as entries:
-                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+                return {entry.name: size for entry in entries if (size := _size(entry)) is not None}
         except FileNotFoundError:
             return {}
         except NotADirectoryError:
@@ -65,6 +65,14 @@ class LocalPlace:
 
     def checksum(self, name: str) -> str | None:  # noqa: ARG002 - a file system keeps none
         """Answer none."""
+        return None
+
+
+def _size(entry: os.DirEntry[str]) -> int | None:
+    """Answer a file's bytes; None for what is no file, or was published or removed since the folder was read."""
+    try:
+        return entry.stat().st_size if entry.is_file() else None
+    except FileNotFoundError:
         return None
 
 
