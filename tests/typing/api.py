@@ -94,7 +94,7 @@ def exports() -> None:
     rs.export_rows(
         "lines", rs.Rows("orders"), "out", format=rs.Ndjson(), requires=("totals",), source="postgresql://r/shop"
     )
-    rs.export_rows("ipc", rs.Rows("orders"), "out", format=rs.ArrowFile(), tenant=str, concurrency=2)
+    rs.export_rows("ipc", rs.Rows("orders"), "out", format=rs.ArrowFile(), tenant=str, concurrency=2, shards="auto")
     assert_type(rs.read_export("out", verify=True), pl.LazyFrame)
 
 

@@ -246,7 +246,7 @@ def test_a_shard_leaves_the_half_written_parts_of_the_others_alone(tmp_path: Pat
     """N-096: they are at work; at the end of the run all are removed that are left."""
     table(field, rows=10)
     run = goods(tmp_path).launch()
-    drafts = [f".{stem}part-00000.parquet.{run.run_id.hex}-1.tmp" for stem in ("", "s02-", "s03-")]
+    drafts = [f".{stem}part-00000.parquet.{run.run_id.hex}-1.tmp" for stem in ("", "s02-", "s03-", "s04-")]
     for draft in drafts:
         (tmp_path / draft).write_text("half")
     place = open_place(str(tmp_path))
