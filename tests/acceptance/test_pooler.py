@@ -16,6 +16,7 @@ import rowsweep as rs
 from rowsweep.jobs.registry import reset_jobs
 from tests.acceptance import bouncer
 from tests.acceptance.harness import until
+from tests.worker.shop import WatchedTimers
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.pgbouncer]
 
@@ -94,19 +95,22 @@ def test_jobs_steps_and_caps_work_through_a_transaction_pooler(app: rs.App) -> N
     assert worker.stats.processed == 310
 
 
-def test_it_polls_every_two_seconds(app: rs.App) -> None:
+def test_it_polls_every_two_seconds(app: rs.App, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-023, S-382: what another process enqueues waits for the next look."""
+    timers = WatchedTimers()
+    monkeypatch.setattr("rowsweep.worker.worker.RealTimers", lambda: timers)
 
     @rs.job("plain", tenant="none")
     def plain(ctx: rs.Ctx) -> None: ...
 
     worker = app.worker()
     worker.start()
-    time.sleep(4)  # until the interval has grown to its ceiling
+    timers.until_asleep(2)
     began = time.monotonic()
     until_done(app, [plain.enqueue().id])
     assert time.monotonic() - began < 4
     worker.stop()
+    assert timers.longest_seconds == 2
 
 
 def test_a_sweep_works_through_a_transaction_pooler(app: rs.App, connection: psycopg.Connection, schema: str) -> None:
@@ -162,15 +166,14 @@ def test_an_enqueue_through_the_pooler_wakes_a_worker_that_is_connected_directly
 
     from rowsweep.worker.worker import Worker
 
-    driver = rs.PostgresDriver(dsn)
-    worker = Worker(
-        driver=driver, context=lambda: None, poll="60s", poll_floor="30s", poll_with_wake="60s", announce_every="60s"
-    )
+    driver, timers = rs.PostgresDriver(dsn), WatchedTimers()
+    seldom = {"poll": "60s", "poll_floor": "30s", "poll_with_wake": "60s", "announce_every": "60s"}
+    worker = Worker(driver=driver, context=lambda: None, timers=timers, **seldom)
     worker.start()
     workers = driver.stores().workers
     assert workers is not None
     until(lambda: worker._crew is not None and worker._crew.claims.is_awake, "a proven wake")
-    time.sleep(0.3)  # let its loop go to sleep: nothing can be asked for that
+    timers.until_asleep(10)
     plain.enqueue()
     assert done.wait(10)
     worker.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.contract import Driver, JobStore, Stores
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.records import Claim, Job, Step
+from rowsweep.timers import RealTimers
 from rowsweep.worker.worker import Worker
 
 PATIENCE_SECONDS = 15.0
@@ -134,6 +136,30 @@ class Shop:
         taken = {"claimed_by": worker_id, "claims": job.claims + 1, "attempt": job.attempt + 1, "visible_at": later}
         self.hands.edit(job_id, **taken)
         return Claim(job_id=job_id, worker_id=worker_id, claim=job.claims + 1)
+
+
+class WatchedTimers(RealTimers):
+    """Timers that wait for real, and tell of how many seconds the claim loop's sleep is; none while it is awake.
+
+    It tells before the loop lets go of its condition, so whoever was told pokes a loop that sleeps.
+    """
+
+    def __init__(self) -> None:
+        self.asleep_seconds: float | None = None
+        self.longest_seconds = 0.0
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        if threading.current_thread().name != "rowsweep-claims" or seconds is None:
+            super().wait(condition, seconds)
+            return
+        self.longest_seconds = max(self.longest_seconds, seconds)
+        self.asleep_seconds = seconds
+        super().wait(condition, seconds)
+        self.asleep_seconds = None
+
+    def until_asleep(self, seconds: float) -> None:
+        """Wait for a sleep of so many seconds at least."""
+        until(lambda: (self.asleep_seconds or 0.0) >= seconds, lambda: f"a sleep of {seconds:g} s: {vars(self)}")
 
 
 class BrokenDriver:

@@ -25,7 +25,7 @@ from rowsweep.queue.waking import wake as module
 from rowsweep.worker.claiming.pace import Pace
 from rowsweep.worker.options import WorkerOptions
 from rowsweep.worker.worker import Worker
-from tests.worker.shop import BrokenDriver, DeafDriver, PostgresHands, Shop, logged, until
+from tests.worker.shop import BrokenDriver, DeafDriver, PostgresHands, Shop, WatchedTimers, logged, until
 from tests.worker.test_claims import FastForward
 
 SLEEPY: dict[str, Any] = {"poll": "60s", "poll_with_wake": "60s", "poll_floor": "30s", "announce_every": "60s"}
@@ -142,8 +142,9 @@ def test_a_job_starts_on_commit_though_the_worker_would_not_look_for_a_minute(sh
     @job(tenant="none")
     def work(ctx: Ctx) -> None: ...
 
-    awake(shop, **SLEEPY)
-    time.sleep(0.2)  # let the loop go to sleep: there is nothing that it could be asked for
+    timers = WatchedTimers()
+    awake(shop, timers=timers, **SLEEPY)
+    timers.until_asleep(10)
     began = time.monotonic()
     shop.until_state(shop.enqueue(work), "done")
     assert time.monotonic() - began < 5
