@@ -302,10 +302,16 @@ def of_any(driver: Any) -> Any:
 
 
 @pytest.fixture
-def held(app: rs.App, job: rs.JobHandle[Any, Any]) -> Held:
+def held(app: rs.App, job: rs.JobHandle[Any, Any]) -> Iterator[Held]:
+    """A driver to hold a pass up; one that a test left under way ends before its tables are dropped."""
     with rs.transaction():
         job.enqueue(1, outbox=True)
-    return Held(app.driver)
+    made = Held(app.driver)
+    yield made
+    made.let_go.set()
+    for thread in [one for one in threading.enumerate() if one.name == "rowsweep-relay"]:
+        thread.join(20)
+        assert not thread.is_alive()
 
 
 def test_a_shutdown_polls_no_more_and_waits_for_the_pass_under_way(app: rs.App, held: Held) -> None:
@@ -338,7 +344,6 @@ def test_a_pass_that_outlasts_the_deadline_is_abandoned_and_said_to_be(
         relay.stop(deadline_at=real_monotonic() + 0.05)
     assert relay.state == "stopped"
     assert [record.message for record in caplog.records] == ["jobs.outbox.tick-failed"]
-    held.let_go.set()
 
 
 def test_a_relay_starts_again_with_one_pair_of_hooks(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:

@@ -5,11 +5,13 @@ Where the executor is a pool of threads they call what a test has set: `hooks` a
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import signal
 import struct
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -148,10 +150,19 @@ def half_answered(batch: rs.Batch) -> pl.DataFrame:
         frame: Any = sys._getframe()
         while "result_queue" not in frame.f_locals:
             frame = frame.f_back
-        os.write(frame.f_locals["result_queue"]._writer.fileno(), struct.pack("!i", 1_000_000) + b"x" * 10)
-        time.sleep(0.5)
+        queue = frame.f_locals["result_queue"]
+        os.write(queue._writer.fileno(), struct.pack("!i", 1_000_000) + b"x" * 10)
+        _until_read(queue._reader.fileno())
         os.kill(os.getpid(), signal.SIGKILL)
     return doubled(batch)
+
+
+def _until_read(pipe: int) -> None:
+    """Wait until nothing is left in a pipe."""
+    give_up_at = time.monotonic() + 15
+    while int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder):
+        assert time.monotonic() < give_up_at, "the pool has not read the beginning"
+        time.sleep(0.001)
 
 
 def whereabouts(batch: rs.Batch) -> pl.DataFrame:
