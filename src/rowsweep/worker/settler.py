@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 GROUP: Final = 500
 LOCKED_SECONDS: Final = 0.5
 _FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 4.0
+_LONGEST_PAUSE: Final = 3.0
 
 
 Answer = tuple["Flight", "Settlement", bool]
@@ -127,7 +128,7 @@ class Settler:
             for sending in group:
                 sending.is_resent = True
                 self._again(sending, 0.0)
-            self._hold_until = self._clock.monotonic() + self._pause
+            self._hold_until = self._clock.monotonic() + self._pause * (0.5 + random.random() / 2)
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         elif len(group) > 1:
             for sending in group:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Pool = ConnectionPool[SweepConnection]
 
-# A pool gives up on a connection after this long and starts anew with the next request: its own pauses would grow
-# past the five seconds within which work must go on.
-_RECONNECT_SECONDS: Final = 3.0
+# A pool gives up on a connection after this long and starts anew with the next request. Its pauses double from a
+# second on, and whoever waits has paused already: work must go on within five seconds of the server's return.
+_RECONNECT_SECONDS: Final = 2.0
 _TURN_SECONDS: Final = 1.0
 # Of a role's limit one connection is for the wake, and one for what is asked outside the pools.
 _BESIDES: Final = 2

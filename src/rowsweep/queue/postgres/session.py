@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 REPEAT_SECONDS: Final = 15.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
-_LONGEST_PAUSE_SECONDS: Final = 4.0
+_LONGEST_PAUSE_SECONDS: Final = 3.0
 _WRAPPED: Final = "begin isolation level read committed read write"
 _WRAPPED_CONTROL: Final = f"{_WRAPPED}; set local statement_timeout = '5s'"
 
@@ -190,7 +190,7 @@ def opened(connection: Connection[Any], place: str) -> Iterator[None]:
 
 
 def repeated(read: Callable[[], list[TupleRow]]) -> list[TupleRow]:
-    """Repeat a read while the connection is lost, with growing pauses up to 4 s."""
+    """Repeat a read while the connection is lost, with growing pauses up to 3 s."""
     give_up_at = real_monotonic() + REPEAT_SECONDS
     pause = _FIRST_PAUSE_SECONDS
     while True:

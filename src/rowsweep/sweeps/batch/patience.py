@@ -12,7 +12,8 @@ from rowsweep.errors import DriverUnavailable
 TRIES_AT_ONE_ROW: Final = 20
 _FIRST_SECONDS: Final = 0.25
 _LONGEST_SECONDS: Final = 30.0
-_LONGEST_LOST_SECONDS: Final = 4.0
+# A try at a server that is away takes a second or two itself, and work goes on within five of its return.
+_LONGEST_LOST_SECONDS: Final = 3.0
 _PASSING: Final = {
     "55P03": "lock timeout",
     "40P01": "deadlock",
@@ -39,7 +40,7 @@ class Patience:
     def pause_seconds(self, *, rows: int, lost: bool) -> float | None:
         """Answer the pause before the next try; None after twenty failures in a row at a single row.
 
-        It doubles from 0.25 s to 30 s (4 s for a lost connection), with half of it jittered.
+        It doubles from 0.25 s to 30 s (3 s for a lost connection), with half of it jittered.
         """
         self._failures += 1
         self._at_one_row = self._at_one_row + 1 if rows <= 1 else 0
