@@ -6,6 +6,7 @@ import functools
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -17,6 +18,7 @@ from rowsweep.errors import DriverUnavailable, SweepFailed
 from rowsweep.sweeps.batch import patience
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.patience import Patience, is_lost_connection, is_passing, name_of
+from rowsweep.sweeps.passes import steered
 from rowsweep.sweeps.passes.steered import SteeredPass
 from tests.sweeps.field import NOW, Background, Field, cut_off, fields_of, until
 
@@ -320,8 +322,32 @@ def test_a_wait_ends_at_once_when_the_run_is_cancelled(field: Field, monkeypatch
     assert field.sql("select hits, count(*) from orders group by 1 order by 1") == [(0, 4), (1, 4)]
 
 
+def test_what_it_takes_to_say_that_a_pass_waits_is_part_of_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-024: a server that is away takes a second to say that it cannot be told."""
+    now, waits = [0.0], list[float]()
+
+    def later(seconds: float) -> None:
+        now[0] += seconds
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        later(seconds)
+
+    monkeypatch.setattr(steered, "real_monotonic", lambda: now[0])
+    waiting: Any = SimpleNamespace(
+        _release=lambda: None,
+        _waiting_for=None,
+        _show_waiting=lambda _: later(1.0),
+        _heed_latest=lambda: False,
+        _ctx=SimpleNamespace(signal=SimpleNamespace(wait=wait)),
+    )
+    SteeredPass._wait(waiting, 3.0, "lost connection")
+    assert now[0] == pytest.approx(3.0)
+    assert sum(waits) == pytest.approx(2.0)
+
+
 def test_pauses_double_up_to_their_limit_with_half_of_them_jittered() -> None:
-    """N-069: 0.25 s to 30 s, 4 s for a lost connection; a batch that is done starts anew."""
+    """N-069, N-024: 0.25 s to 30 s, 3 s for a lost connection; a batch that is done starts anew."""
     waits = Patience()
     pauses = [waits.pause_seconds(rows=100, lost=False) for _ in range(12)]
     for at, pause in enumerate(pauses):
@@ -330,7 +356,7 @@ def test_pauses_double_up_to_their_limit_with_half_of_them_jittered() -> None:
         assert longest / 2 <= pause <= longest
     lost = waits.pause_seconds(rows=100, lost=True)
     assert lost is not None
-    assert 2.0 <= lost <= 4.0
+    assert 1.5 <= lost <= 3.0
     waits.succeeded()
     again = waits.pause_seconds(rows=1, lost=False)
     assert again is not None

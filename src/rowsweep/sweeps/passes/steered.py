@@ -242,9 +242,9 @@ class SteeredPass(ABC):
         if seconds <= 0:
             return
         self._release()
-        if seconds >= _SHOWN_WAIT_SECONDS and why != self._waiting_for:
-            self._show_waiting(why)
         until = real_monotonic() + seconds
+        if seconds >= _SHOWN_WAIT_SECONDS and why != self._waiting_for:
+            self._show_waiting(why)  # where the server is away this takes a second, which is part of the wait
         while (left := until - real_monotonic()) > 0:
             if self._heed_latest() and until_tuned:
                 return
@@ -284,7 +284,7 @@ class SteeredPass(ABC):
         try:
             self._ledger().describe(claim, run_id, estimate=None, waiting_for=why, governed=governed)
         except DriverUnavailable:
-            return
+            return  # it is said by the next wait; what keeps the pass from working is in the log
         self._waiting_for = why
 
     # -- options ------------------------------------------------------------------------------------------------
