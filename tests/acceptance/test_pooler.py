@@ -167,7 +167,7 @@ def test_an_enqueue_through_the_pooler_wakes_a_worker_that_is_connected_directly
     from rowsweep.worker.worker import Worker
 
     driver, timers = rs.PostgresDriver(dsn), WatchedTimers()
-    seldom = {"poll": "60s", "poll_floor": "30s", "poll_with_wake": "60s", "announce_every": "60s"}
+    seldom: dict[str, Any] = {"poll": "60s", "poll_floor": "30s", "poll_with_wake": "60s", "announce_every": "60s"}
     worker = Worker(driver=driver, context=lambda: None, timers=timers, **seldom)
     worker.start()
     workers = driver.stores().workers
