@@ -42,3 +42,16 @@ def test_an_export_is_listed_previewed_run_and_in_the_ledger(things: CommandLine
     refused = things("run", "archive")
     assert refused.code == 1
     assert "X_EXPORT_DESTINATION_TAKEN" in refused.err + refused.out
+
+
+def test_the_shards_of_an_export_are_worked_by_one_command_and_shown_each(things: CommandLine) -> None:
+    """D-7, N-088: `run` works as many jobs as are declared; listed and shown with each one's own figures."""
+    write_app(Path.cwd(), APP.replace("part_rows=50", "part_rows=10, shards=3"))
+    (entry,) = things("sweeps", "ls", "--json").json
+    assert entry["shards"] == 3
+    assert things("run", "archive").code == 0
+    assert rs.read_export("out", verify=True).collect()["id"].to_list() == list(range(11, 101))
+    shown = things("sweeps", "show", "archive", "--json").json
+    assert [shard["status"] for shard in shown["shards"]] == ["done"] * 3
+    assert sum(shard["rows"] for shard in shown["shards"]) == 90
+    assert "3 shards" in things("sweeps", "show", "archive").out

@@ -20,7 +20,7 @@ from rowsweep.sweeps.export.passes import ExportPass
 from rowsweep.sweeps.export.places.local import LocalDraft, LocalPlace
 from rowsweep.sweeps.export.places.place import open_place
 from rowsweep.sweeps.passes.position import KeyRange
-from rowsweep.sweeps.shards import sharded
+from rowsweep.sweeps.shards import amount, sharded
 from rowsweep.sweeps.shards.ranges import KeySpace
 from tests.sweeps.export.test_passes import names, once
 from tests.sweeps.field import NOW, Field, until, wait_for
@@ -332,3 +332,15 @@ def test_how_many_are_declared_is_told_and_is_no_part_of_what_is_exported(tmp_pa
     alone = goods(tmp_path, shards="auto")
     assert (alone.describe()["shards"], alone.most_jobs) == ("auto", 1)
     assert alone.checksum == export.checksum
+
+
+def test_auto_gives_each_shard_a_whole_part(field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-1, D-7: a shard a worker that declares it, and no more than there are parts."""
+    table(field)
+    monkeypatch.setattr(amount, "ROWS_A_SHARD", 100)
+    export = goods(tmp_path, shards="auto", part_rows=300)
+    workers = field.app.stores().workers
+    assert workers is not None
+    with field.working(), field.working(), field.working():
+        until(lambda: len(workers.live()) == 3, "all announced")
+        assert export.launch().wait("30s")["shards"] == 2

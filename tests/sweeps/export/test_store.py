@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
 
@@ -17,8 +17,11 @@ from pyarrow import fs
 
 import rowsweep as rs
 from rowsweep.errors import DestinationTaken, PartChanged, SweepFailed
+from rowsweep.sweeps.export import sharding
 from rowsweep.sweeps.export.places.store import StoreDraft
-from tests.sweeps.field import NOW, Field, until
+from rowsweep.sweeps.passes.position import KeyRange
+from rowsweep.sweeps.shards.ranges import KeySpace
+from tests.sweeps.field import NOW, Field, until, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -222,3 +225,38 @@ def test_a_store_is_taken_and_overwritten_as_a_folder_is(field: Field, lake: str
     field.sql("delete from orders where id > 3")
     field.sweep(exporting("third", lake, overwrite=True))
     assert objects(lake) == ["_SUCCESS", "_manifest.json", "part-00000.parquet"]
+
+
+def test_shards_upload_side_by_side_and_what_lies_behind_an_upload_is_taken_over(
+    field: Field, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-087, N-093, N-123: an upload holds no lock, and is made once although its shard's range ends nearer by then."""
+    field.orders(200)
+    field.sql("analyze orders")
+    monkeypatch.setattr(sharding, "_PARTS_WORTH_HALVING", 0)
+    monkeypatch.setattr(
+        KeySpace, "divide", lambda *_: [KeyRange(after=None, to=("20",)), KeyRange(after=("20",), to=None)]
+    )
+    began, go = Event(), Event()
+    put: list[str] = []
+    publish = StoreDraft.publish
+
+    def held(draft: StoreDraft) -> None:
+        put.append(draft._name)
+        if draft._name == "s02-part-00000.parquet":
+            began.set()
+            wait_for(go)
+        elif draft._name == "part-00000.parquet":
+            wait_for(began)
+        publish(draft)
+
+    monkeypatch.setattr(StoreDraft, "publish", held)
+    run = exporting("orders", lake, part_rows=20, shards=2).launch()
+    with field.working(concurrency=2):
+        wait_for(began)
+        until(lambda: field.steps(run)["sweep:pages"].output["behind"], "a part taken over")
+        go.set()
+        assert run.wait("30s")["ranges"] > 2
+    assert rs.read_export(lake, verify=True).collect()["id"].to_list() == list(range(1, 201))
+    assert objects(lake) == sorted(["_SUCCESS", "_manifest.json", *put])
+    assert all(step.output["checksum"] for name, step in field.steps(run).items() if name.startswith("part:"))

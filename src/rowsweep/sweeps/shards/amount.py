@@ -25,7 +25,7 @@ class Amount:
 
 
 def how_many(sweep: TableSweep[Any], ctx: RunCtx, setup: Setup) -> Amount:
-    """Answer the declared number; for "auto" one a live worker, and one for each 250,000 rows at most.
+    """Answer the declared number; for "auto" one a live worker, at most one for each 250,000 rows or larger batch.
 
     A worker counts that serves the run's queue and declares the sweep; the rows are the estimate of the setup.
     """
@@ -36,7 +36,7 @@ def how_many(sweep: TableSweep[Any], ctx: RunCtx, setup: Setup) -> Amount:
     live = [] if workers is None else workers.live()
     serving = sum(ctx.record.queue in info.queues and sweep.name in info.names for info, _ in live)
     rows = setup.estimate or 0
-    shards = max(min(serving, rows // ROWS_A_SHARD, MOST_SHARDS), 1)
+    shards = max(min(serving, rows // max(ROWS_A_SHARD, sweep.spec.batch_rows), MOST_SHARDS), 1)
     return Amount(shards, f"auto: {serving} live workers serve it, and it has about {rows:,} rows")
 
 
