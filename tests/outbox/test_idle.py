@@ -6,13 +6,13 @@ import threading
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
 import rowsweep as rs
 from rowsweep.outbox.relay import OutboxRelay
 from rowsweep.testing.clock import FakeClock
 from tests.outbox.test_relay import until
+from tests.statements import note_statements
 
 MINUTES = 20
 
@@ -42,12 +42,10 @@ def test_an_idle_relay_costs_what_an_idle_worker_does(
     """S-385, DESIGN's idle cost: at most 30 statements a minute without a wake, at most 6 with a proven one."""
     counted: list[float] = []
     clock = FakeClock()
-    execute = psycopg.Cursor.execute
 
-    def count(self: Any, query: Any, *more: Any, **given: Any) -> Any:
+    def count(_query: str, _values: Any) -> None:
         if threading.current_thread().name in {"rowsweep-relay", "rowsweep-wake"}:
             counted.append(clock.monotonic())
-        return execute(self, query, *more, **given)
 
     if kind == "no wake":
         monkeypatch.setattr(type(queue_app.driver), "listen", lambda _self: None)
@@ -57,10 +55,10 @@ def test_an_idle_relay_costs_what_an_idle_worker_does(
     if kind == "wake":
         until(lambda: relay._wake.is_proven)
     began = clock.monotonic()
-    monkeypatch.setattr(psycopg.Cursor, "execute", count)
-    timers.may_begin.set()
-    assert timers.over.wait(100)
-    monkeypatch.setattr(psycopg.Cursor, "execute", execute)
+    with monkeypatch.context() as patched:
+        note_statements(patched, count)
+        timers.may_begin.set()
+        assert timers.over.wait(100)
     relay.stop()
     a_minute = [sum(60 * m <= at - began < 60 * (m + 1) for at in counted) for m in range(1, MINUTES)]
     if kind == "wake":

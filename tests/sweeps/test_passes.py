@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import polars as pl
-import psycopg
 import pytest
 
 import rowsweep as rs
@@ -19,6 +18,7 @@ from rowsweep.sweeps.passes import table as passes
 from rowsweep.sweeps.passes.position import as_checkpoint
 from rowsweep.sweeps.run import ledger_of
 from rowsweep.telemetry import instruments
+from tests.statements import note_statements
 from tests.sweeps.field import NONE_LATE, NOW, Background, Field, fields_of, wait_for
 
 ORDERS = rs.Rows("orders")
@@ -171,14 +171,12 @@ def statements_until(field: Field, run: rs.Run, monkeypatch: pytest.MonkeyPatch)
     """Resume a run and count what its thread sends before its first new page."""
     sent: list[str] = []
     thread: list[int] = []
-    execute = psycopg.Cursor.execute
     find = PageFinder._search
     begin = passes.Pass._open
 
-    def counting_execute(self: Any, query: Any, *given: Any, **options: Any) -> Any:
+    def count(query: str, _values: Any) -> None:
         if thread == [threading.get_ident()]:
-            sent.append(str(query))
-        return execute(self, query, *given, **options)
+            sent.append(query)
 
     def opened(self: passes.Pass) -> Any:
         thread.append(threading.get_ident())
@@ -189,7 +187,7 @@ def statements_until(field: Field, run: rs.Run, monkeypatch: pytest.MonkeyPatch)
         return find(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(psycopg.Cursor, "execute", counting_execute)
+        note_statements(patched, count)
         patched.setattr(PageFinder, "_search", found)
         patched.setattr(passes.Pass, "_open", opened)
         field.make_due(run)

@@ -6,12 +6,12 @@ import logging
 import threading
 from typing import Any
 
-import psycopg
 import pytest
 
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.testing.clock import FakeClock
+from tests.statements import note_statements
 from tests.worker.shop import BrokenDriver, DeafDriver, Shop, logged, until
 
 
@@ -43,14 +43,12 @@ def test_an_idle_worker_sends_at_most_thirty_statements_a_minute(
 
     clock = FakeClock()
     counted: list[float] = []
-    execute = psycopg.Cursor.execute
 
-    def count(self: Any, query: Any, *more: Any, **given: Any) -> Any:
+    def count(_query: str, _values: Any) -> None:
         if threading.current_thread().name.startswith("rowsweep-"):
             counted.append(clock.monotonic())
-        return execute(self, query, *more, **given)
 
-    monkeypatch.setattr(psycopg.Cursor, "execute", count)
+    note_statements(monkeypatch, count)
     timers = FastForward(clock, 660.0)
     driver = DeafDriver(postgres.driver)
     queues = ["default", "mail", "slow"]

@@ -15,6 +15,7 @@ from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.testing.clock import FakeClock
+from tests.statements import note_statements
 from tests.worker.shop import DeafDriver, Shop, until
 from tests.worker.test_claims import FastForward
 
@@ -57,14 +58,12 @@ def test_ten_thousand_parked_runs_cost_an_idle_worker_no_statement(
     """S-166, S-385, N-048: the polls for their events ride on its looks, one statement for all of them."""
     clock = FakeClock()
     counted: list[tuple[float, Any]] = []
-    execute = psycopg.Cursor.execute
 
-    def count(self: Any, query: Any, values: Any = None, **given: Any) -> Any:
+    def count(query: str, values: Any) -> None:
         if threading.current_thread().name.startswith("rowsweep-"):
             counted.append((clock.monotonic(), values))
-        return execute(self, query, values, **given)
 
-    monkeypatch.setattr(psycopg.Cursor, "execute", count)
+    note_statements(monkeypatch, count)
     timers = FastForward(clock, 660.0)
     driver = DeafDriver(parked.driver)
     parked.running(driver=driver, clock=clock, timers=timers, poll="2s", poll_floor="500ms")

@@ -25,6 +25,7 @@ from rowsweep.queue.waking import wake as module
 from rowsweep.worker.claiming.pace import Pace
 from rowsweep.worker.options import WorkerOptions
 from rowsweep.worker.worker import Worker
+from tests.statements import note_statements
 from tests.worker.shop import BrokenDriver, DeafDriver, PostgresHands, Shop, WatchedTimers, logged, until
 from tests.worker.test_claims import FastForward
 
@@ -563,14 +564,12 @@ def test_an_idle_worker_with_a_wake_sends_at_most_six_statements_a_minute(
     # The session keeps real time; here its minute passes as the loop's does.
     monkeypatch.setattr(module, "real_monotonic", clock.monotonic)
     counted: list[tuple[float, str]] = []
-    execute = psycopg.Cursor.execute
 
-    def count(self: Any, query: Any, *more: Any, **given: Any) -> Any:
+    def count(query: str, _values: Any) -> None:
         if threading.current_thread().name.startswith("rowsweep-"):
-            counted.append((clock.monotonic(), str(query)))
-        return execute(self, query, *more, **given)
+            counted.append((clock.monotonic(), query))
 
-    monkeypatch.setattr(psycopg.Cursor, "execute", count)
+    note_statements(monkeypatch, count)
     timers = FastForward(clock, 660.0)
     driver = BrokenDriver(postgres.driver)
     worker = postgres.worker(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import LiteralString
 
+    from psycopg.pq.abc import PGconn
+
 OLDEST_SERVER: Final = 150_000
 CONTROL_STATEMENT_SECONDS: Final = 5
 # A plan made while a table was small would walk it once it is large, so the queue's own connections never scan. Made
@@ -91,6 +93,10 @@ class SweepConnection(psycopg.Connection[Any]):
 
     batch_open: bool = False
     takes_messages = message.is_supported()
+
+    def __init__(self, pgconn: PGconn) -> None:
+        super().__init__(pgconn)
+        self.prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
 
     def message(self) -> AbstractContextManager[None]:
         """Send the statements of the block in one message at its end, nothing where it raises."""

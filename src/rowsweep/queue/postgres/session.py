@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable
 from rowsweep.queue.postgres.cursor import run, run_before, run_each
+from rowsweep.queue.postgres.prepared import run_prepared
 from rowsweep.queue.postgres.sql import render
 from rowsweep.queue.postgres.translate import is_read_only, joined_errors, lost_errors, own_errors
 
@@ -104,6 +105,8 @@ class PooledSession:
     def _send(self, text: Any, values: Mapping[str, object], prepare: bool | None) -> list[TupleRow]:
         with self._pools.call(control=self._control) as connection, own_errors(self.place):
             if not self._pools.pooler:
+                if self._control and prepare is None:
+                    return run_prepared(connection, text, values)
                 return run(connection, text, values, prepare=prepare)
             connection.execute(_WRAPPED_CONTROL if self._control else _WRAPPED)
             answer = run(connection, text, values, prepare=prepare)
