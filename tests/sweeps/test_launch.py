@@ -407,3 +407,39 @@ def test_a_run_of_a_schema_that_is_not_installed_says_what_to_run(dsn: str) -> N
     finally:
         app.close()
         reset_jobs()
+
+
+@pytest.mark.parametrize(
+    ("option", "said", "fix"),
+    [
+        (
+            "shards",
+            "has no option 'shards': it is declared",
+            "declare it with shards=, or use one of force, delay, rate",
+        ),
+        (
+            "batch_row",
+            "nearest: batch_rows",
+            "remove batch_row=, or use one of force, delay, rate, batch_rows, on_error",
+        ),
+        ("confirm", "has no option 'confirm'", "remove confirm="),
+        ("retry_of", "has no option 'retry_of'", "remove retry_of="),
+    ],
+)
+def test_an_option_that_no_launch_has_is_refused_by_name(field: Field, option: str, said: str, fix: str) -> None:
+    """S-013, N-072: with what is allowed; nothing is launched."""
+    field.orders(1)
+    with pytest.raises(InvalidOption, match=said) as refused:
+        totals().launch(**{option: 3})
+    assert refused.value.fix.startswith(fix)
+    assert field.queue_sql("select count(*) from {x_jobs}") == [(0,)]
+
+
+def test_each_kind_of_sweep_names_its_own_options_of_a_launch() -> None:
+    """S-013, N-072: `confirm` is a purge's, `on_error` a backfill's."""
+    archive = rs.export_rows("archive", ORDERS, "out")
+    old = rs.purge("old", targets=list)
+    for sweep, own in ((archive, "batch_rows"), (old, "batch_rows, confirm")):
+        with pytest.raises(InvalidOption) as refused:
+            sweep.launch(nonsense=1)  # type: ignore[call-arg]
+        assert refused.value.fix.endswith(f"use one of force, delay, rate, {own}")

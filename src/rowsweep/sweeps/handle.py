@@ -80,13 +80,13 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
 
         While a run of it with that input is live, answers that one. In a kernel or script a worker thread works it,
         unless `connect(work=False)`. `force` runs one that was applied already; `rate`, `batch_rows`, and a
-        backfill's `on_error` and `max_rejected` are this run's. Raises UnknownSource, InvalidKey, InvalidSweepSql,
-        InvalidInput, and the gate's refusals.
+        backfill's `on_error` and `max_rejected` are this run's; all else is declared, `shards` among it. Raises
+        UnknownSource, InvalidKey, InvalidSweepSql, InvalidInput, InvalidOption, and the gate's refusals.
         """
-        from rowsweep.sweeps.launches.launch import LaunchOptions, launch
+        from rowsweep.sweeps.launches.launch import launch, launch_options
 
-        options = LaunchOptions(force=force, delay=delay, rate=rate, batch_rows=batch_rows, **rejecting)
-        return launch(self, value, options)
+        given = {"force": force, "delay": delay, "rate": rate, "batch_rows": batch_rows, **rejecting}
+        return launch(self, value, launch_options(self, given))
 
     @abstractmethod
     def preview(self, n: int = 10, value: In | None = None, *, allow_effects: bool = False) -> pl.DataFrame:

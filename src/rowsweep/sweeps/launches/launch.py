@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from rowsweep.errors import InvalidOption, SweepNotLive
+from rowsweep.errors import InvalidOption, SweepNotLive, nearest
 from rowsweep.jobs.request import EnqueueOptions
 from rowsweep.options import count, finite, rate
 from rowsweep.queue.records import LIVE_STATES, NewBackfill
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
     from rowsweep.queue.records import Backfill, EnqueueResult, NewJob
     from rowsweep.sweeps.handle import Sweep
+
+
+_ALWAYS: Final = ("force", "delay", "rate", "batch_rows")
+_REJECTING: Final = ("on_error", "max_rejected")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,24 @@ class LaunchOptions:
             "retry_of": None if self.retry_of is None else str(self.retry_of),
         }
         return {name: value for name, value in given.items() if value is not None}
+
+
+def launch_options(sweep: Sweep[Any], given: Mapping[str, Any]) -> LaunchOptions:
+    """Screen what a launch was given; refuses by name what no launch of this kind of sweep has."""
+    own = {"backfill": _REJECTING, "purge": ("confirm",)}
+    known = [*_ALWAYS, *own.get(sweep.sweep_kind, ())]
+    unknown = next((option for option in given if option not in (*known, *_REJECTING)), None)
+    if unknown is None:
+        return LaunchOptions(**given)
+    near = nearest(unknown, known)
+    hint = f"; nearest: {', '.join(near)}" if near else ""
+    if is_declared := unknown in {field.name for field in fields(sweep.spec)}:
+        hint = ": it is declared, and the same for every run"
+    raise InvalidOption(
+        f"A launch of {sweep.name!r} has no option {unknown!r}{hint}.",
+        fix=f"{'declare it with' if is_declared else 'remove'} {unknown}=, or use one of {', '.join(known)}",
+        meta={"option": unknown, "nearest": near},
+    )
 
 
 def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:

@@ -95,12 +95,12 @@ class Purge(Sweep[None]):
         While a run of it is live, or the next one after a backlog waits, answers that one. `confirm`, `rate` and
         `batch_rows` are this run's, and those of the passes that follow it while a backlog is left.
         """
-        from rowsweep.sweeps.launches.launch import LaunchOptions, launch
+        from rowsweep.sweeps.launches.launch import launch, launch_options
 
-        options = LaunchOptions(
-            force=force, delay=delay, rate=rate, batch_rows=batch_rows, confirm=confirm, **rejecting
-        )
-        return launch(self, value, options)
+        given = {
+            "force": force, "delay": delay, "rate": rate, "batch_rows": batch_rows, "confirm": confirm, **rejecting,
+        }  # fmt: skip
+        return launch(self, value, launch_options(self, given))
 
     def preview(self, n: int = 10, value: None = None, *, allow_effects: bool = False) -> pl.DataFrame:  # noqa: ARG002
         """Answer, target by target, how many rows would go now and how old they are; deletes nothing.
