@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 import rowsweep as rs
 from rowsweep.app import connecting as composition
 from rowsweep.app.app import App
+from rowsweep.app.connecting import another_schema
 from rowsweep.app.verbs import schema_sql
 from rowsweep.errors import DriverUnavailable, InvalidOption, NotImplementedByDriver, SweepNotFound
 from rowsweep.jobs import ambient
@@ -213,7 +214,10 @@ def test_the_schema_can_be_printed_without_a_database() -> None:
 
 
 def test_the_embedded_server_is_started_where_nothing_else_is_named(tmp_path: Any) -> None:
-    """N-109, N-110: announced in one line, its schema installed by itself, left when the app is closed."""
+    """N-109, N-110: announced in one line, its schema installed by itself, left when the app is closed.
+
+    N-026: a second schema is only made where an install asked for it.
+    """
     app = rs.connect(folder=tmp_path / "pg", work=False)
     try:
         assert isinstance(app, App)
@@ -222,5 +226,10 @@ def test_the_embedded_server_is_started_where_nothing_else_is_named(tmp_path: An
         assert "\n" not in app.announcement
         assert rs.runs() == []
         assert rs.connect(folder=tmp_path / "pg") is app
+        with pytest.raises(InvalidOption, match="public has them"):
+            rs.connect(folder=tmp_path / "pg", schema="typo")
+        with another_schema():
+            app = rs.connect(folder=tmp_path / "pg", schema="second", work=False)
+        assert rs.runs() == []
     finally:
         app.close()

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from rowsweep.errors import InvariantBroken, SchemaMissing, SchemaOutdated
+from rowsweep.errors import InvalidOption, InvariantBroken, SchemaMissing, SchemaOutdated
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.postgres.install import OWNED_TABLES, install, schema_sql, status
 from tests.queue.world import new_job
@@ -41,6 +41,22 @@ def test_installing_twice_changes_nothing(connection: psycopg.Connection[Any], s
     assert second.is_current
     assert isinstance(second.install_id, uuid.UUID)
     assert describe(connection, schema) == before
+
+
+def test_a_schema_that_is_to_be_the_only_one_is_not_made_beside_another(
+    connection: psycopg.Connection[Any], schema: str
+) -> None:
+    """N-026, N-027: a name typed wrong would be an empty queue of its own; asked for by an install it may be one."""
+    first, second = install(connection), f"{schema}_2"
+    assert install(connection, schema, is_only=True) == first
+    with pytest.raises(InvalidOption, match=f"{second} has none of rowsweep's tables") as refused:
+        install(connection, second, is_only=True)
+    assert schema in refused.value.cause
+    assert f"--schema {second} schema install" in refused.value.fix
+    assert not connection.execute("select from pg_namespace where nspname = %s", [second]).fetchall()
+    assert install(connection, second).is_current
+    connection.execute("set client_min_messages = warning")
+    connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(second)))
 
 
 def test_installers_at_the_same_time_wait_for_each_other(dsn: str) -> None:

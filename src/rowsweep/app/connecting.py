@@ -7,7 +7,9 @@ import enum
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -34,6 +36,7 @@ class Unset(enum.Enum):
 UNSET: Final = Unset.UNSET
 
 _lock = threading.RLock()
+_may_be_second: ContextVar[bool] = ContextVar("rowsweep_may_be_second", default=False)
 
 
 _current: App | None = None
@@ -55,8 +58,9 @@ def connect(  # noqa: PLR0913 - one parameter an option
 ) -> App:
     """Connect this process: to `dsn`, else `$DATABASE_URL`, else the embedded Postgres in `./.rowsweep`.
 
-    The embedded server's schema is installed by itself; elsewhere `rowsweep schema install` does that. Connecting
-    again to the same place answers the same app; to another one, the former is drained and closed first.
+    The embedded server's schema is installed by itself, but for one beside another that has the tables already;
+    elsewhere `rowsweep schema install` does that. Connecting again to the same place answers the same app; to another
+    one, the former is drained and closed first.
     `work=False` leaves launched sweeps to a fleet. `actor` is whom the ledger names as launching (default
     `user@host`), `app_version` the version it notes. `pooler=True` works behind a transaction pooler.
     `outbox` is the DSN of another database, which keeps the application's data: jobs are staged in its outbox, and
@@ -64,7 +68,8 @@ def connect(  # noqa: PLR0913 - one parameter an option
     that answer None or the reason to wait, signals such as `rs.replica_lag_below("10s")`, "on" for the default
     signals, None for nothing. Without it "on", except over the embedded server.
 
-    Raises DriverUnavailable where the database cannot be reached.
+    Raises DriverUnavailable where the database cannot be reached, InvalidOption for a schema without tables where
+    another one of the embedded server has them.
     """
     global _current
     if driver is not None and dsn is not None:
@@ -81,7 +86,7 @@ def connect(  # noqa: PLR0913 - one parameter an option
                 if not isinstance(health, Unset):
                     _current.sweep_health = checks_of(health)
                 return _current
-            driver = _postgres_driver(address, schema=schema, pooler=pooler, embedded=embedded is not None)
+            driver = _postgres_driver(address, schema=schema, pooler=pooler, embedded=embedded)
         if _current is not None:
             former, _current = _current, None
             shared = former.embedded is not None and embedded is not None
@@ -120,14 +125,30 @@ def _start_embedded(folder: str | Path | None) -> EmbeddedServer:
     return server
 
 
-def _postgres_driver(address: str, *, schema: str | None, pooler: bool, embedded: bool) -> PostgresDriver:
+@contextmanager
+def another_schema() -> Iterator[None]:
+    """Let `connect()` install a second set of tables on the embedded server: somebody asked for an install."""
+    token = _may_be_second.set(True)
+    try:
+        yield
+    finally:
+        _may_be_second.reset(token)
+
+
+def _postgres_driver(
+    address: str, *, schema: str | None, pooler: bool, embedded: EmbeddedServer | None
+) -> PostgresDriver:
     from rowsweep.queue.postgres.driver import PostgresDriver
 
     driver = PostgresDriver(address, schema=schema, pooler=pooler)
-    if embedded:
-        driver.install()
-    else:
+    if embedded is None:
         driver.schema_status()
+        return driver
+    try:
+        driver.install(is_only=not _may_be_second.get())
+    except BaseException:
+        embedded.leave()
+        raise
     return driver
 
 

@@ -108,8 +108,9 @@ class Output:
         if isinstance(place, str):
             self.note(f"   at: {clean(place)}")
         self.note("\n".join(_indented("  fix", error.fix)))
-        if flags and "rowsweep " in error.fix:
-            self.note(f"       with the {' and '.join(flags)} of this command")
+        missing = [flag for flag in flags if flag not in error.fix]
+        if missing and "rowsweep " in error.fix:
+            self.note(f"       with the {' and '.join(missing)} of this command")
         self.note(f" code: {error.code}")
 
 

@@ -33,11 +33,13 @@ def install(context: typer.Context, outbox_only: OutboxOnly = False) -> None:
 
     Run again, it changes nothing.
     """
+    from rowsweep.app.connecting import another_schema
+
     session = session_of(context)
     if outbox_only:
         _tell_outbox(session, is_asked_to_install=True)
         return
-    with session.app() as app:
+    with another_schema(), session.app() as app:
         before = app.schema_status().version
         app.install()
         document, words = _told(app)

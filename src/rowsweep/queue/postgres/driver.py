@@ -171,9 +171,12 @@ class PostgresDriver:
         """Ask the database once; raises DriverUnavailable, SchemaMissing, SchemaOutdated."""
         self._place.schema()
 
-    def install(self) -> SchemaStatus:
-        """Install the tables, or bring them up to this version."""
-        return schema_install.install(self._connections.dsn, self._schema)
+    def install(self, *, is_only: bool = False) -> SchemaStatus:
+        """Install the tables, or bring them up to this version.
+
+        Where the schema `is_only`, InvalidOption instead of a second set of tables in the database.
+        """
+        return schema_install.install(self._connections.dsn, self._schema, is_only=is_only)
 
     def schema_status(self) -> SchemaStatus:
         """Answer what is installed."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
+from shlex import quote as quoted
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import sql
 
-from rowsweep.errors import InvariantBroken
+from rowsweep.errors import InvalidOption, InvariantBroken
 from rowsweep.queue.postgres.connections import connect_once
 from rowsweep.queue.postgres.cursor import run
 from rowsweep.queue.postgres.migrations import latest_version, migrations
@@ -60,14 +61,15 @@ class SchemaStatus:
         return not self.pending and not self.missing_tables
 
 
-def install(where: str | Connection[Any], schema: str | None = None) -> SchemaStatus:
+def install(where: str | Connection[Any], schema: str | None = None, *, is_only: bool = False) -> SchemaStatus:
     """Apply every migration not yet applied, in one transaction under an advisory lock; raises InvariantBroken.
 
     `where` is a DSN or a connection. Installers that come at the same time wait, then find nothing to do. A named
-    schema is made where it is missing.
+    schema is made where it is missing. One that `is_only` may have no tables beside those of another schema of the
+    database: InvalidOption, which names it.
     """
     with _reached(where) as connection:
-        return _install(connection, schema)
+        return _install(connection, schema, is_only=is_only)
 
 
 def status(where: str | Connection[Any], schema: str | None = None) -> SchemaStatus:
@@ -92,15 +94,17 @@ def _reached(where: str | Connection[Any]) -> Iterator[Connection[Any]]:
         yield connection
 
 
-def _install(connection: Connection[Any], schema: str | None) -> SchemaStatus:
+def _install(connection: Connection[Any], schema: str | None, *, is_only: bool) -> SchemaStatus:
     with connection.transaction():
         # A role's limit for its everyday statements is not one for these: they wait for other installers, too.
         connection.execute("set local statement_timeout = 0")
         run(connection, _SQL["lock"].text, {})
         name = schema or find_schema(connection)
+        applied = versions(connection, name)
+        if is_only and not applied:
+            _refuse_second(connection, name)
         if schema is not None and not run(connection, _SQL["schema_exists"].text, {"schema": name})[0][0]:
             connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
-        applied = versions(connection, name)
         _refuse_changed(applied)
         _refuse_outbox_alone(connection, name, applied)
         install_id = applied[0][3] if applied else uuid.uuid4()
@@ -133,6 +137,17 @@ def _apply(connection: Connection[Any], migration: Migration, schema: str, insta
         "install_id": install_id,
     }
     run(connection, render(_SQL["note"].text, schema), values)
+
+
+def _refuse_second(connection: Connection[Any], schema: str) -> None:
+    """Refuse a schema without tables where another one has some: who names the wrong one would work an empty queue."""
+    others = [row[0] for row in run(connection, _SQL["others"].text, {"schema": schema})]
+    if others:
+        raise InvalidOption(
+            f"the schema {schema} has none of rowsweep's tables; in this database {', '.join(others)} has them.",
+            fix=f"--schema {quoted(others[0])}, or rowsweep --schema {quoted(schema)} schema install for a second queue",
+            meta={"option": "schema", "schema": schema, "others": others},
+        )
 
 
 def _refuse_outbox_alone(connection: Connection[Any], schema: str, applied: list[TupleRow]) -> None:

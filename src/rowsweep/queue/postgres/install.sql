@@ -5,6 +5,14 @@ select pg_advisory_xact_lock(hashtextextended('rowsweep schema install', 0))::te
 -- name: schema_exists
 select to_regnamespace(quote_ident(%(schema)s::text)) is not null;
 
+-- name: others
+-- A schema named by mistake would get a queue that nobody works.
+select n.nspname::text
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relname = 'x_schema' and c.relkind = 'r' and n.nspname <> %(schema)s::text
+order by n.nspname;
+
 -- name: tables
 select c.relname::text
 from pg_catalog.pg_class c
