@@ -548,6 +548,52 @@ def test_a_lease_that_lapses_elsewhere_is_found_when_it_does(shop: Shop) -> None
     assert time.monotonic() - began < 4
 
 
+class SlowlyAnnouncing(EarDriver):
+    """A driver over which the first announcement is on its way until the test lets it arrive."""
+
+    def __init__(self, driver: Any) -> None:
+        super().__init__(driver)
+        self.is_on_its_way = threading.Event()
+        self.may_arrive = threading.Event()
+
+    def control(self) -> Any:
+        stores = super().control()
+        workers: Any = stores.workers
+        looking: Any = _Looking(workers, lambda **given: self._arrive(workers.look, **given))
+        return replace(stores, workers=looking)
+
+    def _arrive(self, look: Any, **given: Any) -> Any:
+        if not self.is_on_its_way.is_set():
+            self.is_on_its_way.set()
+            assert self.may_arrive.wait(10)
+        return look(**given)
+
+
+class _Looking:
+    def __init__(self, workers: Any, look: Any) -> None:
+        self._workers = workers
+        self.look = look
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._workers, name)
+
+
+def test_a_wake_that_is_proven_while_an_announcement_is_on_its_way_is_announced_at_once(memory: Shop) -> None:
+    """S-416, S-381: nobody reads for another 15 s that a worker polls which does not."""
+
+    @job(tenant="none")
+    def work(ctx: Ctx) -> None: ...
+
+    workers = memory.driver.stores().workers
+    assert workers is not None
+    driver = SlowlyAnnouncing(memory.driver)
+    worker = memory.running(driver=driver, **{**SLEEPY, "poll_floor": "1s"})
+    assert driver.is_on_its_way.wait(10)
+    until(lambda: is_awake(worker))
+    driver.may_arrive.set()
+    until(lambda: [info.wake for info, _ in workers.live()] == [True], "the announcement of the proven wake")
+
+
 # -- what it costs ----------------------------------------------------------------------------------------------------
 
 

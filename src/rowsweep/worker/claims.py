@@ -73,6 +73,7 @@ class Claims:
         self._hot: set[str] = set()
         self._lapsed_at: dict[str, float] = {}
         self._announced_at: float | None = None
+        self._trusts = 0
         self._woken: set[str] = set()
         self._polls = EventPolls(equipment.clock)
         self._heads = Heads(equipment.clock)
@@ -99,6 +100,7 @@ class Claims:
 
     def trust(self, *, is_proven: bool) -> None:  # noqa: ARG002 - either way what was missed meanwhile is looked for
         """Look at every queue once the wake is proven, and poll again where it no longer is; either is announced."""
+        self._trusts += 1
         self._announced_at = None
         self._pace.restart()
         self._looper.poke()
@@ -171,12 +173,13 @@ class Claims:
         if workers is None:
             self._announced_at = self._clock.monotonic()
             return None
+        trusts = self._trusts
         announce = self._admission.announcement(sorted(handles)) if self._announce_in() <= 0 else None
         poll, proof = self._polls.take_due(handles), self._wake.due_proof()
         ask = partial(workers.look, queues=queues, names=sorted(handles), announce=announce, poll=poll, proof=proof)
         seen = self._samples.carried_by(lambda sample: ask(sample=sample), announces=announce is not None)
         if announce is not None:
-            self._announced_at = self._clock.monotonic()
+            self._announced(trusts)
         if proof is not None:
             self._wake.proof_sent(proof)
         self._lapsed_at.update(dict.fromkeys(queues, self._clock.monotonic()))
@@ -260,11 +263,17 @@ class Claims:
         return max(self._announced_at + self._options.announce_seconds - self._clock.monotonic(), 0.0)
 
     def _announce_only(self, handles: Handles) -> None:
-        workers = self._driver.control().workers
+        workers, trusts = self._driver.control().workers, self._trusts
         if workers is not None and self._announce_in() <= 0:
             workers.look(queues=[], names=[], announce=self._admission.announcement(sorted(handles)))
         if self._announce_in() <= 0:
-            self._announced_at = self._clock.monotonic()
+            self._announced(trusts)
+
+    def _announced(self, trusts: int) -> None:
+        """Note an announcement, unless the wake was proven or lost while it was on its way: then the next is due."""
+        self._announced_at = self._clock.monotonic()
+        if trusts != self._trusts:
+            self._announced_at = None
 
     def _failed(self, error: Exception) -> float:
         """Re-arm at the floor; what a failed pass was about to claim is seen again by the next look."""

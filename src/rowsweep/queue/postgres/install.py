@@ -143,9 +143,10 @@ def _refuse_second(connection: Connection[Any], schema: str) -> None:
     """Refuse a schema without tables where another one has some: who names the wrong one would work an empty queue."""
     others = [row[0] for row in run(connection, _SQL["others"].text, {"schema": schema})]
     if others:
+        second = f"rowsweep --schema {quoted(schema)} schema install"
         raise InvalidOption(
             f"the schema {schema} has none of rowsweep's tables; in this database {', '.join(others)} has them.",
-            fix=f"--schema {quoted(others[0])}, or rowsweep --schema {quoted(schema)} schema install for a second queue",
+            fix=f"--schema {quoted(others[0])}, or {second} for a second queue",
             meta={"option": "schema", "schema": schema, "others": others},
         )
 
