@@ -208,7 +208,12 @@ class BatchConnection:
 
 def pinned() -> str:
     """Answer SQL that pins the forms of values anew in an open transaction, in which triggers and handlers ran."""
-    return "; ".join(_set("local", _PINNED))
+    return of_transaction(_PINNED)
+
+
+def of_transaction(settings: Mapping[str, str]) -> str:
+    """Answer SQL that sets these in an open transaction, for as long as that is open."""
+    return "; ".join(_set("local", settings))
 
 
 def check_committed(cursor: Any) -> None:

@@ -60,6 +60,12 @@ def judge(spec: SweepSpec, setup: Setup, writers: Writers, proof: Proof) -> Look
     return Look(also=written_by(writers)) if may_repeat and writers.open else None
 
 
+def needs_snapshot(spec: SweepSpec, proof: Proof) -> bool:
+    """Whether nothing but a snapshot of the sweep's end tells late rows from those that were done."""
+    is_told = spec.rows.where is not None and (proof.converges or proof.uses_up)
+    return spec.late == "due" and spec.is_exactly_once and not is_told
+
+
 def only_of(others: sql.Composed, also: sql.Composed, *, otherwise: bool) -> sql.Composed:
     """Ask a condition only of rows for which another holds: it may fail for the rest, whose answer is `otherwise`."""
     form = "case when {} then {} else {} end"
@@ -67,12 +73,17 @@ def only_of(others: sql.Composed, also: sql.Composed, *, otherwise: bool) -> sql
 
 
 def written_by(writers: Writers) -> sql.Composed:
-    """Ask of a row whether one of them wrote it (in no savepoint that was over), or anybody since they were found.
+    """Ask of a row whether one of them wrote it (in no savepoint that was over), or anybody since they were found."""
+    form = "({} or xmin::pg_catalog.text::pg_catalog.int8 = any ({}::pg_catalog.int8[]))"
+    ids = sql.Literal([xid & 0xFFFFFFFF for xid in writers.ids])
+    return sql.SQL(form).format(since(writers.behind), ids)
+
+
+def since(xid: int) -> sql.Composed:
+    """Ask of a row whether a transaction wrote it whose id is this one or a later one.
 
     A row has the lower half of its transaction's id only: its distance to the snapshot's end is compared.
     """
     distance = f"({_BEHIND} - xmin::pg_catalog.text::pg_catalog.int8 & 4294967295)"
-    since = f"{distance} <= {_BEHIND} - {{behind}} or {distance} >= {{younger}}"
-    form = f"({since} or xmin::pg_catalog.text::pg_catalog.int8 = any ({{ids}}::pg_catalog.int8[]))"
-    ids = sql.Literal([xid & 0xFFFFFFFF for xid in writers.ids])
-    return sql.SQL(form).format(behind=sql.Literal(writers.behind), younger=sql.Literal(_YOUNGER), ids=ids)
+    form = f"({distance} <= {_BEHIND} - {{behind}} or {distance} >= {{younger}})"
+    return sql.SQL(form).format(behind=sql.Literal(xid), younger=sql.Literal(_YOUNGER))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.late.aside import not_set_aside
-from rowsweep.sweeps.late.judging import Look, Proof, judge, written_by
-from rowsweep.sweeps.late.options import longest_wait_seconds
+from rowsweep.sweeps.late.judging import Look, Proof, judge, needs_snapshot, written_by
 from rowsweep.sweeps.late.seeking import seeking
 from rowsweep.sweeps.late.spending import Spending
-from rowsweep.sweeps.late.writers import Writers, find_writers, still_open
-from rowsweep.sweeps.passes.steered import SteeredPass
+from rowsweep.sweeps.late.unseen.look import UnseenLook
 from rowsweep.sweeps.poison.retry import finder_over
 from rowsweep.sweeps.setup import count_rows
 from rowsweep.telemetry.events import emit
@@ -21,19 +18,13 @@ from rowsweep.telemetry.events import emit
 if TYPE_CHECKING:
     from psycopg.sql import Composed
 
-    from rowsweep.queue.records import Wanted
     from rowsweep.queue.rejected import RejectedRow
-    from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.batch.pages import PageFinder
-    from rowsweep.sweeps.batch.work import PageWork
-    from rowsweep.sweeps.declare import RowSweep
+    from rowsweep.sweeps.late.writers import Writers
     from rowsweep.sweeps.setup import Setup
 
-WRITERS_STEP: Final = "sweep:writers"
 LATE_STEP: Final = "sweep:late"
 LEFT_STEP: Final = "sweep:left"
-_FIRST_SECONDS: Final = 0.05
-_LONGEST_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,35 +43,24 @@ class Late:
         return {"rows": self.rows, "writers": self.writers, "unsure": self.unsure}
 
 
-class SecondLook(SteeredPass):
+class SecondLook(UnseenLook):
     """What the pass of a backfill does between its last page and its end.
 
     Who had written to the table and was open at the last page is a durable step, the rows found are swept through the
     same batches under a moving step of their own: a crash in any of it costs at most the batch in flight.
     """
 
-    _sweep: RowSweep[Any]
-    _setup: Setup
-    _source: BatchConnection
-    _work: PageWork
-    _began_at: Any
     _look: Look | None = None
     _seeks: bool = False
     _late: Late = Late()
-
-    @abstractmethod
-    def _work_for(self, setup: Setup) -> PageWork:
-        """Make what does a page of the look that is under way."""
-
-    @abstractmethod
-    def _walk(self, wanted: Wanted | None) -> None:
-        """Do page after page until the end."""
 
     def _finder_over(self, setup: Setup) -> PageFinder:
         """Answer what finds the pages of the look that is under way."""
         statements = setup.statements(self._sweep.spec.rows)
         if self._look is None:
-            return finder_over(self._source, setup, statements)
+            return finder_over(
+                self._source, setup if self._listed is None else replace(setup, only=self._listed), statements
+            )
         statements = replace(statements, also=self._look.also)
         if not self._seeks:
             return finder_over(self._source, setup, statements)
@@ -89,12 +69,17 @@ class SecondLook(SteeredPass):
     @property
     def _batch_prefix(self) -> str:
         """What the keys of its batches begin with: a second look has others, whatever bounds its pages have."""
-        return str(self._ctx.run_id) if self._look is None else f"{self._ctx.run_id}:late"
+        return f"{self._ctx.run_id}:late" if self._looks else str(self._ctx.run_id)
+
+    @property
+    def _looks(self) -> bool:
+        """Whether a second look is under way."""
+        return self._look is not None or self._listed is not None
 
     def _spending(self, finder: PageFinder) -> Spending | None:
         """Answer what looks behind the batches of the pages, where it matters whether they use the condition up."""
         spec = self._sweep.spec
-        if spec.rows.where is None or self._look is not None:
+        if spec.rows.where is None or self._looks:
             return None
         if spec.assignments is not None and (spec.source is not None or self._converges()):
             return None
@@ -113,16 +98,26 @@ class SecondLook(SteeredPass):
         """Wait for the writers that were open at the last page, then sweep what is due; a resumed look goes on."""
         if self._setup.is_over_nothing or self._setup.only is not None or not self._setup.looks_again:
             return
+        swept = self._at.rows
+        writers, unsure = self._looked()
+        self._late = Late(rows=self._at.rows - swept, writers=writers, unsure=unsure)
+        self._tell()
+
+    def _looked(self) -> tuple[int, int | None]:
+        """Look again; answer how many writers are open still, and how many rows cannot be told."""
         stored = self._ctx.step.checkpoint(self._named(LATE_STEP)).get()
+        if stored is None and needs_snapshot(self._sweep.spec, self._proof()):
+            looked = self._look_by_snapshot()
+            if looked is not None:
+                return looked
         writers = self._open_writers()
         left = self._wait_for(writers) if stored is None else len(self._ask_writers(writers)[0])
-        swept, unsure = self._at.rows, self._sort_out(writers) if stored is None else 0
+        unsure = self._sort_out(writers) if stored is None else 0
         if stored is not None:
             self._look_for(look := self._judge(writers), 0 if look is None else self._count(look.also))
         if stored is not None or self._look is not None:
             self._sweep_again(stored)
-        self._late = Late(rows=self._at.rows - swept, writers=left, unsure=unsure)
-        self._tell()
+        return left, unsure
 
     def _sort_out(self, writers: Writers) -> int | None:
         """Choose what is looked for, if there may be any; answer how many rows there are that cannot be told."""
@@ -161,48 +156,18 @@ class SecondLook(SteeredPass):
         with self._source.transaction():
             return count_rows(self._source.connection, statements, values)
 
-    # -- who is waited for --------------------------------------------------------------------------------------
-
-    def _open_writers(self) -> Writers:
-        """Answer who was open at the last page; kept where there is anybody, so that none is forgotten by a crash."""
-        known = self._ctx.step.checkpoint(self._named(WRITERS_STEP))
-        if (stored := known.get()) is not None:
-            return Writers.from_json(stored)
-        with self._source.transaction():
-            found = find_writers(self._source.connection, self._setup.table)
-        if found.open:
-            known.put(found.as_json())
-        return found
-
-    def _ask_writers(self, writers: Writers) -> tuple[tuple[str, ...], float]:
-        if not writers.open:
-            return (), 0.0
-        with self._source.transaction():
-            return still_open(self._source.connection, writers)
-
-    def _wait_for(self, writers: Writers) -> int:
-        """Wait until they have ended or the time is up; answer how many are open still."""
-        longest = longest_wait_seconds(self._sweep.spec.late_wait)
-        pause = _FIRST_SECONDS
-        while True:
-            left, waited = self._ask_writers(writers)
-            if not left or (longest is not None and waited >= longest):
-                return len(left)
-            why = f"{len(left)} open transaction{'s' * (len(left) > 1)} that wrote to {self._setup.table.qualified}"
-            if pause >= _LONGEST_SECONDS and why != self._waiting_for:
-                self._show_waiting(why)
-            self._wait(pause if longest is None else min(pause, max(longest - waited, 0.01)), why)
-            pause = min(2 * pause, _LONGEST_SECONDS)
-
     # -- what is swept ------------------------------------------------------------------------------------------
 
     def _judge(self, writers: Writers) -> Look | None:
-        proof = Proof(uses_up=self._uses_up(), converges=self._converges())
-        look = judge(self._sweep.spec, self._setup, writers, proof)
+        look, others = judge(self._sweep.spec, self._setup, writers, self._proof()), self._not_set_aside()
+        return look if look is None or others is None else look.without(others)
+
+    def _proof(self) -> Proof:
+        return Proof(uses_up=self._uses_up(), converges=self._converges())
+
+    def _not_set_aside(self) -> Composed | None:
         aside = self._set_aside()
-        if look is None or not aside:
-            return look
-        return look.without(not_set_aside(self._setup.table, aside))
+        return not_set_aside(self._setup.table, aside) if aside else None
 
     def _set_aside(self) -> list[RejectedRow]:
         """Answer the rows that failed by themselves: they would again."""
@@ -231,7 +196,3 @@ class SecondLook(SteeredPass):
         if late.writers or late.unsure != 0:
             fix = f"rowsweep sweeps verify {self._sweep.name}"
             emit("sweeps.late.unseen", **named, writers=late.writers, rows=late.unsure, fix=fix)
-
-    def _named(self, step: str) -> str:
-        """Name a step of this job: one of several jobs of a run has its mark behind it."""
-        return step

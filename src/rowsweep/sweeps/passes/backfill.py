@@ -52,6 +52,10 @@ class BackfillPass(Pass, SecondLook):
     def _behind_pages(self) -> None:
         self._look_again()
 
+    def _backends(self) -> list[int]:
+        held = None if self._snapshot is None else self._snapshot.backend_pid
+        return super()._backends() if held is None else [*super()._backends(), held]
+
     def _more_totals(self) -> dict[str, Any]:
         return {"late": self._late.as_json()}
 
