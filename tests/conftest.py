@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from rowsweep import embedded
 
 settings.register_profile("rowsweep", deadline=None, print_blob=True)
 settings.load_profile("rowsweep")
+
+# A shell lets what it starts in the background ignore Ctrl-C, and the processes under test would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 

@@ -8,7 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,21 +145,13 @@ def ask(dsn: str, typed: str | None) -> tuple[int, str]:
         os.close(theirs)
         shown = read_until(ours, b"[y/N]")
         if typed is None:
-            press_ctrl_c(process)
+            process.send_signal(signal.SIGINT)
         else:
             os.write(ours, typed.encode())
         shown += read_until(ours, None)
         code = process.wait(60)
     os.close(ours)
     return code, shown.decode()
-
-
-def press_ctrl_c(process: subprocess.Popen[bytes]) -> None:
-    """Press it, and again where it fell into a moment that heard nothing, as a person would."""
-    while process.poll() is None:
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(5)
 
 
 def test_a_terminal_is_asked(rowsweep: CommandLine, driver: PostgresDriver, dsn: str) -> None:
