@@ -252,7 +252,7 @@ def test_a_job_that_does_not_wait_is_refused_for_good(shop: Shop, caplog: pytest
 
     first = shop.enqueue(strict, 0)
     worker = shop.running(concurrency=8)
-    until(lambda: bool(holders(shop, "job:strict:k")))
+    until(lambda: ran == {0: 1})
     ids = [shop.enqueue(strict, value) for value in range(1, 6)]
     rows = [shop.until_state(job_id, "failed") for job_id in ids]
     assert {(row.last_error_code, row.stop_reason, row.attempt) for row in rows} == {("X_JOB_KEY_BUSY", "busy", 1)}
