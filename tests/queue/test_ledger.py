@@ -239,6 +239,17 @@ def test_what_a_governor_did_adds_up_beside_the_other_options(world: World) -> N
     assert "x" not in world.row(job.run_id).options["governor"]["held"]
 
 
+def test_a_row_says_how_long_ago_it_was_written(world: World) -> None:
+    """N-074: by the database's clock, since a reader's own may be off."""
+    job = world.sweep()
+    world.ledger.progress(batch_close(job))
+    assert world.row(job.run_id).quiet_seconds < 5
+    world.hands.pass_time(60)
+    (listed,) = world.ledger.list(run_ids=[job.run_id])
+    for row in (world.row(job.run_id), listed):
+        assert 60 <= row.quiet_seconds < 70
+
+
 def test_finish_writes_the_exact_totals(world: World) -> None:
     """S-190, S-199: `done` is what "applied" reads."""
     job = world.sweep()

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from rowsweep.show import facts
-from rowsweep.show.plain import details
+from rowsweep.show.plain import details, snapshot_line
 from rowsweep.show.tables import ledger_table
-from tests.show.snapshots import snapshot
+from rowsweep.show.terminal import SweepView
+from tests.show.snapshots import drawn, snapshot
 
 
 def test_an_estimate_is_marked_as_one() -> None:
@@ -94,6 +95,16 @@ def test_the_share_of_the_bar_never_passes_one() -> None:
 
 def test_a_paused_sweep_does_not_promise_a_time_of_arrival() -> None:
     assert "12 s of work left" in facts.facts(snapshot(status="paused", words="paused"))
+
+
+def test_figures_that_are_older_than_they_should_be_say_so_and_promise_no_arrival() -> None:
+    """N-074, N-076: after a kill, for as long as the lease lasts."""
+    quiet = snapshot(quiet_seconds=14.2)
+    assert facts.trouble(quiet) == "no figures for 14 s"
+    assert "12 s of work left" in facts.facts(quiet)
+    assert "no figures for 14 s" in snapshot_line(quiet)
+    assert any("no figures for 14 s" in line for line in drawn(SweepView(quiet)))
+    assert facts.trouble(snapshot(quiet_seconds=14.2, waiting_for="rate")) == "waiting for rate"
 
 
 def test_an_error_is_said_in_one_clean_line_with_its_code_once() -> None:

@@ -398,7 +398,8 @@ class Backfill:
     """One row of `x_backfills`; the fields are its columns, and what is derived from the run's jobs.
 
     `live` says whether a job of the run is held under a lease that has not lapsed; `job_state`, `attempt`,
-    `retry_at` and `max_attempts` are those of its first job (None once it was removed).
+    `retry_at` and `max_attempts` are those of its first job (None once it was removed). `quiet_seconds` is how long ago
+    the row was last written, by the database's clock.
     """
 
     run_id: UUID
@@ -434,6 +435,7 @@ class Backfill:
     attempt: int | None
     retry_at: datetime | None
     max_attempts: int | None
+    quiet_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

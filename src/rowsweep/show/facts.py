@@ -138,6 +138,8 @@ def trouble(snapshot: Snapshot) -> str | None:
         return said
     if snapshot.waiting_for:
         return f"waiting for {clean(snapshot.waiting_for)}"
+    if snapshot.quiet_seconds is not None:
+        return f"no figures for {values.span(snapshot.quiet_seconds)}"
     if slow := slow_words(snapshot):
         return slow
     if snapshot.last_error and snapshot.status != "done":
@@ -181,4 +183,5 @@ def _time_left(snapshot: Snapshot) -> str:
     if snapshot.eta_seconds is None:
         return "ETA unknown"
     left = values.span(snapshot.eta_seconds)
-    return f"ETA {left}" if snapshot.words == "running" else f"{left} of work left"
+    is_at_work = snapshot.words == "running" and snapshot.quiet_seconds is None
+    return f"ETA {left}" if is_at_work else f"{left} of work left"

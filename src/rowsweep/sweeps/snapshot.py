@@ -18,6 +18,8 @@ _RATE_WINDOW_SECONDS: Final = 300.0
 _LEAST_ACTIVE_SECONDS: Final = 5.0
 _MOST_PERCENT_BEFORE_DONE: Final = 99.0
 _OPEN: Final = ("running", "paused")
+_LEAST_QUIET_SECONDS: Final = 5.0
+_QUIET_BATCHES: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -27,7 +29,8 @@ class Snapshot:
     `words` says its state in words, also where that is derived ("stalled", "retrying at …"). `percent` is of 100 and
     None where the total is unknown; `rows_per_second` and `eta_seconds` are over active time only, None where there is
     nothing honest to say. `batch_rows` and `batch_ms` are means of the batches since the snapshot before, else of all.
-    `shards` is empty where the run is one job.
+    `shards` is empty where the run is one job. `quiet_seconds` is how old the figures are, where they are older than a
+    run at work has them: its worker may be gone, which shows for certain once its lease lapses. Else None.
     """
 
     run_id: str
@@ -47,6 +50,7 @@ class Snapshot:
     batch_rows: float | None
     batch_ms: float | None
     waiting_for: str | None
+    quiet_seconds: float | None = None
     attempt: int | None
     max_attempts: int | None
     retry_at: datetime | None
@@ -103,6 +107,7 @@ def snapshot_of(row: Backfill, before: Snapshot | None = None) -> Snapshot:
         batch_rows=batch_rows,
         batch_ms=batch_ms,
         waiting_for=row.waiting_for,
+        quiet_seconds=_quiet(row),
         attempt=row.attempt,
         max_attempts=row.max_attempts,
         retry_at=row.retry_at,
@@ -172,6 +177,14 @@ def _batch_figures(row: Backfill, before: Snapshot | None) -> tuple[float | None
     if batches <= 0:
         return None, None
     return rows / batches, 1000.0 * max(seconds, 0.0) / batches
+
+
+def _quiet(row: Backfill) -> float | None:
+    """Answer the figures' age where batches that take as long as those before would have brought newer ones."""
+    if _words(row) != "running" or row.waiting_for is not None or not row.batches:
+        return None
+    usual = max(_QUIET_BATCHES * row.active_seconds / row.batches, _LEAST_QUIET_SECONDS)
+    return row.quiet_seconds if row.quiet_seconds > usual else None
 
 
 def _words(row: Backfill) -> str:

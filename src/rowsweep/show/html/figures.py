@@ -29,7 +29,8 @@ def run_figures(snapshot: Snapshot) -> list[Figure]:
     rows, _, of = facts.rows_words(snapshot).removesuffix(" rows").partition(" of ")
     rows, _, unknown = rows.partition(" rows, ")
     mean = facts.mean_rate(snapshot)
-    latest = rate_now(snapshot) if snapshot.words == "running" else None
+    is_at_work = snapshot.words == "running" and snapshot.quiet_seconds is None
+    latest = rate_now(snapshot) if is_at_work else None
     rate = latest if latest is not None else facts.shown_rate(snapshot)
     worked = ", ".join(filter(None, [f"{values.span(snapshot.active_seconds)} at work", held_words(snapshot)]))
     size = "" if snapshot.batch_rows is None else f"{values.number(round(snapshot.batch_rows))} rows"

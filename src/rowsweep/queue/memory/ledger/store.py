@@ -182,6 +182,7 @@ class MemoryLedger:
             attempt=max((job.attempt for job in retrying), default=attempt),
             max_attempts=first.max_attempts if first else None,
             retry_at=min((job.run_at for job in retrying), default=None),
+            quiet_seconds=max((now - row.updated_at).total_seconds(), 0.0),
         )
 
 

@@ -192,7 +192,8 @@ select b.run_id, b.name, b.kind, b.checksum, b.app_version, b.environment, b.sta
        b.rows, b.written, b.batches, b.cursor, b.estimated_rows, b.estimate_source, b.active_seconds, b.samples,
        b.shards, b.input, b.options, b.rejected_rows, b.launched_by, b.last_error,
        b.last_error_code, b.started_at, b.updated_at, b.finished_at, coalesce(l.live, false), f.id, f.state,
-       coalesce(l.retries, f.attempt), l.retry_at, f.max_attempts
+       coalesce(l.retries, f.attempt), l.retry_at, f.max_attempts,
+       extract(epoch from clock_timestamp() - b.updated_at)::double precision
 from /* schema */x_backfills b
 left join lateral (
   select j.id, j.state, j.attempt, j.max_attempts
@@ -216,7 +217,8 @@ select b.run_id, b.name, b.kind, b.checksum, b.app_version, b.environment, b.sta
        b.rows, b.written, b.batches, b.cursor, b.estimated_rows, b.estimate_source, b.active_seconds, b.samples,
        b.shards, b.input, b.options, b.rejected_rows, b.launched_by, b.last_error,
        b.last_error_code, b.started_at, b.updated_at, b.finished_at, coalesce(l.live, false), f.id, f.state,
-       coalesce(l.retries, f.attempt), l.retry_at, f.max_attempts
+       coalesce(l.retries, f.attempt), l.retry_at, f.max_attempts,
+       extract(epoch from clock_timestamp() - b.updated_at)::double precision
 from (
   select p.run_id, p.name, p.kind, p.checksum, p.app_version, p.environment, p.status, p.wanted, p.waiting_for,
          p.rows, p.written, p.batches, p.cursor, p.estimated_rows, p.estimate_source, p.active_seconds,

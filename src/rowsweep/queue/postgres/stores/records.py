@@ -160,6 +160,7 @@ def backfill(row: Sequence[Any]) -> Backfill:
         attempt=row[30],
         retry_at=_utc(row[31]),
         max_attempts=row[32],
+        quiet_seconds=max(row[33], 0.0),
     )
 
 
