@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from rowsweep.show.html.frame import preview_html
-from rowsweep.show.tables import preview_table, side_by_side
+from rowsweep.show.tables.sweeps import preview_table, side_by_side
 from rowsweep.sweeps.previewed import PreviewFrame
 from tests.show.test_html import Tags
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rowsweep.show.html.run import snapshot_html
 from rowsweep.show.plain import snapshot_line, snapshot_text
-from rowsweep.show.tables import ledger_table
+from rowsweep.show.tables.sweeps import ledger_table
 from rowsweep.show.terminal import SweepView, snapshot_details
 from rowsweep.sweeps.shards.shown import ShardSnapshot
 from tests.show.snapshots import drawn, snapshot

@@ -9,10 +9,10 @@ from rich.cells import cell_len
 
 from rowsweep import show
 from rowsweep.operate.health.finding import Finding, Health
-from rowsweep.show.health import HealthView, health_text
 from rowsweep.show.html.run import snapshot_html
 from rowsweep.show.html.style import STYLE
 from rowsweep.show.plain import snapshot_line, snapshot_text
+from rowsweep.show.tables.health import HealthView, health_text
 from rowsweep.show.terminal import SweepView, snapshot_details
 from rowsweep.sweeps.snapshot import Snapshot
 from tests.show.snapshots import AT, drawn, snapshot

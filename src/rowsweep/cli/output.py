@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.jobs.json_form import json_text, safe_json
-from rowsweep.show.clean import clean, clean_lines
-from rowsweep.show.values import number
+from rowsweep.show.words.clean import clean, clean_lines
+from rowsweep.show.words.values import number
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from rowsweep.errors import RowsweepError
-    from rowsweep.show.table import Table
+    from rowsweep.show.tables.table import Table
 
 
 class Output:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from rowsweep.show import facts, values
-from rowsweep.show.clean import clean
-from rowsweep.show.governing import asked, governing
+from rowsweep.show.words import facts, values
+from rowsweep.show.words.clean import clean
+from rowsweep.show.words.governing import asked, governing
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot

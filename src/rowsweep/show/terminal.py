@@ -10,9 +10,9 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
-from rowsweep.show import facts
-from rowsweep.show.clean import clean, cut
 from rowsweep.show.plain import details
+from rowsweep.show.words import facts
+from rowsweep.show.words.clean import clean, cut
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

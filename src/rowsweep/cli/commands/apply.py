@@ -11,7 +11,7 @@ from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
 from rowsweep.cli.stopping import INTERRUPTED, Signals
 from rowsweep.errors import AlreadyApplied
-from rowsweep.show import tables
+from rowsweep.show.tables import sweeps as tables
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.launches.applying import Application

@@ -22,7 +22,7 @@ def doctor(context: typer.Context, outbox_dsn: OutboxDsn = None) -> None:
     """
     from rowsweep.clock import SystemClock
     from rowsweep.operate.health.examine import unreachable
-    from rowsweep.show.health import HealthView, health_text
+    from rowsweep.show.tables.health import HealthView, health_text
 
     session = session_of(context)
     try:

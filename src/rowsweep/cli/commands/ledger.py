@@ -12,8 +12,8 @@ from rowsweep.cli.session import session_of
 from rowsweep.cli.stopping import INTERRUPTED, Signals
 from rowsweep.errors import RowsweepError, SweepNotFound
 from rowsweep.operate.board import take_board
-from rowsweep.show import tables
 from rowsweep.show.board.views import BoardInTerminal, board_line, board_text
+from rowsweep.show.tables import sweeps as tables
 
 if TYPE_CHECKING:
     from rowsweep.app.app import App

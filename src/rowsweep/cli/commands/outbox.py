@@ -13,7 +13,7 @@ from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.serving import OutboxDsn
 from rowsweep.cli.session import session_of
 from rowsweep.errors import JobNotFound, NotImplementedByDriver
-from rowsweep.show.outbox import as_document, outbox_table
+from rowsweep.show.tables.outbox import as_document, outbox_table
 
 if TYPE_CHECKING:
     from rowsweep.cli.session import Session

@@ -8,7 +8,7 @@ from rowsweep.cli.commands.ledger import leave_watched, say_launched
 from rowsweep.cli.everywhere import EPILOG, RunText, Wait
 from rowsweep.cli.session import session_of
 from rowsweep.cli.stopping import Signals
-from rowsweep.show import tables
+from rowsweep.show.tables import sweeps as tables
 
 
 def add_to(sweeps: typer.Typer) -> None:

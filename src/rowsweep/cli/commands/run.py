@@ -14,7 +14,7 @@ from rowsweep.cli.lease import ForeignLease
 from rowsweep.cli.session import Session, read_json, session_of
 from rowsweep.cli.stopping import INTERRUPTED, TERMINATED, Signals, leave_server
 from rowsweep.errors import SweepNotLive
-from rowsweep.show import values
+from rowsweep.show.words import values
 
 if TYPE_CHECKING:
     from rowsweep.app.app import App

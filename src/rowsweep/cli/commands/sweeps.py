@@ -12,8 +12,8 @@ from rowsweep.cli.everywhere import EPILOG, MaxRejected, OnErrorFlag, RunText, W
 from rowsweep.cli.session import read_json, session_of
 from rowsweep.cli.stopping import Signals
 from rowsweep.errors import RowsweepError, SweepFailed
-from rowsweep.show import tables
 from rowsweep.show.plain import snapshot_line, snapshot_text
+from rowsweep.show.tables import sweeps as tables
 from rowsweep.show.terminal import SweepView, snapshot_details
 
 if TYPE_CHECKING:

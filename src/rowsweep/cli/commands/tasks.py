@@ -31,7 +31,7 @@ def ls(context: typer.Context) -> None:
     """List the tasks declared here: when each is due next, and when it was last fired."""
     from rowsweep.clock import SystemClock
     from rowsweep.jobs.tasks.registry import registered_tasks
-    from rowsweep.show.schedule import tasks_table
+    from rowsweep.show.tables.schedule import tasks_table
 
     session = session_of(context)
     with session.app(declares=True) as app:
@@ -54,7 +54,7 @@ def next_runs(
     from rowsweep.jobs.tasks.occurrences import next_occurrence
     from rowsweep.jobs.tasks.registry import get_task
     from rowsweep.jobs.tasks.zone import zone_of
-    from rowsweep.show.schedule import occurrences_table
+    from rowsweep.show.tables.schedule import occurrences_table
 
     session = session_of(context)
     session.load()
@@ -75,7 +75,7 @@ def fire(context: typer.Context, name: Name) -> None:
     Its schedule goes on as it was, and the jobs keep their plain keys.
     """
     from rowsweep.jobs.tasks.registry import get_task
-    from rowsweep.show.schedule import fired_table
+    from rowsweep.show.tables.schedule import fired_table
 
     session = session_of(context)
     with session.app(declares=True):

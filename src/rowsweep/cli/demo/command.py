@@ -17,7 +17,8 @@ from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import Session, session_of
 from rowsweep.cli.stopping import INTERRUPTED, TERMINATED, Signals, leave_server
 from rowsweep.clock import real_monotonic
-from rowsweep.show import tables, values
+from rowsweep.show.tables import sweeps as tables
+from rowsweep.show.words import values
 
 if TYPE_CHECKING:
     from rowsweep.app.app import App

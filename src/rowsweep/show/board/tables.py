@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rowsweep.show import facts, queue, values
-from rowsweep.show.table import Cell, Column, Table
+from rowsweep.show.tables import queue
+from rowsweep.show.tables.table import Cell, Column, Table
+from rowsweep.show.words import facts, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

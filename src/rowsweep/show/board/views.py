@@ -7,11 +7,11 @@ from urllib.parse import unquote
 
 from rich.text import Text
 
-from rowsweep.show import facts, values
 from rowsweep.show.board.tables import board_tables
-from rowsweep.show.clean import as_html, clean
 from rowsweep.show.html.style import STYLE
 from rowsweep.show.terminal import STYLES
+from rowsweep.show.words import facts, values
+from rowsweep.show.words.clean import as_html, clean
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from rowsweep.show import values
+from rowsweep.show.words import values
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot

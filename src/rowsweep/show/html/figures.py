@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rowsweep.show import facts, values
-from rowsweep.show.governing import held_words
+from rowsweep.show.words import facts, values
+from rowsweep.show.words.governing import held_words
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot

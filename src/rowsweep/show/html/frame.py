@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rowsweep.show.clean import as_html
 from rowsweep.show.html.style import STYLE
-from rowsweep.show.tables import side_by_side, words_of
+from rowsweep.show.tables.sweeps import side_by_side, words_of
+from rowsweep.show.words.clean import as_html
 
 if TYPE_CHECKING:
     import polars as pl

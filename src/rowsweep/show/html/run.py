@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from rowsweep.show import facts, values
-from rowsweep.show.clean import as_html, clean, clean_lines
 from rowsweep.show.html.chart import chart, peak_words
 from rowsweep.show.html.figures import run_figures
 from rowsweep.show.html.style import STYLE, colour, marked
 from rowsweep.show.plain import details
+from rowsweep.show.words import facts, values
+from rowsweep.show.words.clean import as_html, clean, clean_lines
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.shards.shown import ShardSnapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rowsweep.show.facts import Tone
+from rowsweep.show.words.facts import Tone
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓", "bad": "✕", "warn": "○", "busy": "●", "dim": "·", "plain": "·"}
 _STATES: Final = {"paused": "❚❚", "cancelled": "■", "stalled": "!"}

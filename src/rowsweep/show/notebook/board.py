@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import RowsweepError
-from rowsweep.show import facts, values
 from rowsweep.show.board.views import board_bundle, head_html, sections_html
-from rowsweep.show.clean import as_html
 from rowsweep.show.html.style import STYLE, marked
 from rowsweep.show.notebook import outputs
 from rowsweep.show.notebook.live import PanelView, Steered
+from rowsweep.show.words import facts, values
+from rowsweep.show.words.clean import as_html
 
 if TYPE_CHECKING:
     from rowsweep.operate.board import Board

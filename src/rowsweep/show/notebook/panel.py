@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
 
-from rowsweep.show.clean import as_html
 from rowsweep.show.html import run as page
 from rowsweep.show.html.style import STYLE, marked
 from rowsweep.show.notebook.outputs import answer_meanwhile
+from rowsweep.show.words.clean import as_html
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot

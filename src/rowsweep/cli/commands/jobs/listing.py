@@ -9,7 +9,7 @@ import typer
 from rowsweep.cli.commands.jobs.flags import Limit, Name, Queue, State, Tenant, read_instant
 from rowsweep.cli.session import session_of
 from rowsweep.queue.records import WAITING_STATES
-from rowsweep.show import queue as tables
+from rowsweep.show.tables import queue as tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

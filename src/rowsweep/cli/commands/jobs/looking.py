@@ -10,8 +10,8 @@ from rowsweep.cli.commands.jobs.flags import Id, Name, read_instant
 from rowsweep.cli.session import session_of
 from rowsweep.errors import JobNotFound
 from rowsweep.queue.counters import CounterTier
-from rowsweep.show import queue as tables
-from rowsweep.show import values
+from rowsweep.show.tables import queue as tables
+from rowsweep.show.words import values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ def show(
     context: typer.Context, job_id: Id, steps: Annotated[bool, typer.Option("--steps", help="Its steps too.")] = False
 ) -> None:
     """Show one job in full."""
-    from rowsweep.show.tables import pairs_table
+    from rowsweep.show.tables.sweeps import pairs_table
 
     session = session_of(context)
     with session.app() as app:

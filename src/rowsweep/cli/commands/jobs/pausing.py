@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowsweep.cli.session import session_of
-from rowsweep.show import queue as tables
+from rowsweep.show.tables import queue as tables
 
 OfQueue = Annotated[str | None, typer.Option("--queue", metavar="Q", help="The queue.")]
 OfName = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The job's name, on that queue or on all.")]

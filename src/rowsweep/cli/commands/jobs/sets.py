@@ -13,7 +13,7 @@ import typer
 from rowsweep.cli.commands.jobs.flags import State
 from rowsweep.cli.stopping import INTERRUPTED
 from rowsweep.queue.selection import MAX_BULK_ROWS, BulkResult
-from rowsweep.show.values import number
+from rowsweep.show.words.values import number
 
 if TYPE_CHECKING:
     from rowsweep.cli.session import Session

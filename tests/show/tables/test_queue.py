@@ -7,7 +7,7 @@ from typing import Any
 
 from rowsweep.operate.views import JobView, PauseView, QueueView, UndeclaredView, WorkerView
 from rowsweep.queue.counters import CounterBucket
-from rowsweep.show import queue as tables
+from rowsweep.show.tables import queue as tables
 from tests.show.snapshots import drawn
 
 AT = datetime(2026, 3, 1, 4, 30, tzinfo=UTC)

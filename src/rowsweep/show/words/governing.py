@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.show import values
-from rowsweep.show.clean import clean, one_line
+from rowsweep.show.words import values
+from rowsweep.show.words.clean import clean, one_line
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from rowsweep.show.clean import as_html, clean, cut, pad
-from rowsweep.show.facts import Tone
 from rowsweep.show.terminal import STYLES
+from rowsweep.show.words.clean import as_html, clean, cut, pad
+from rowsweep.show.words.facts import Tone
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from rowsweep.show import tables
-from rowsweep.show.table import Cell, Column, Table
+from rowsweep.show.tables import sweeps as tables
+from rowsweep.show.tables.table import Cell, Column, Table
 from tests.show.snapshots import drawn, snapshot
 
 RUNS = [snapshot(), snapshot(name="n" * 120), snapshot(status="done", words="done", percent=100.0, total_is="exact")]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from rowsweep.show.clean import as_html, clean, clean_lines, cut, pad
+from rowsweep.show.words.clean import as_html, clean, clean_lines, cut, pad
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowsweep.show import values
+from rowsweep.show.words import values
 
 
 def test_a_count_has_its_thousands_apart() -> None:

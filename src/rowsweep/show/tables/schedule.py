@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.show import values
-from rowsweep.show.table import Cell, Column, Table
+from rowsweep.show.tables.table import Cell, Column, Table
+from rowsweep.show.words import values
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.show import facts, values
-from rowsweep.show.clean import one_line
-from rowsweep.show.table import Cell, Column, Table
+from rowsweep.show.tables.table import Cell, Column, Table
+from rowsweep.show.words import facts, values
+from rowsweep.show.words.clean import one_line
 
 if TYPE_CHECKING:
     from rowsweep.operate.views import JobView, PauseView, QueueView, UndeclaredView, WorkerView
     from rowsweep.queue.counters import CounterBucket
-    from rowsweep.show.facts import Tone
+    from rowsweep.show.words.facts import Tone
 
 _TO_THE_MINUTE: Final = 16
 _STATES: Final = ("ready", "due", "delayed", "running", "suspended", "done", "failed", "dead", "cancelled")

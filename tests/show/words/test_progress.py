@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rowsweep.show import values
+from rowsweep.show.words import values
 
 
 @pytest.mark.parametrize(

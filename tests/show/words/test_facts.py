@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rowsweep.show import facts
 from rowsweep.show.plain import details, snapshot_line
-from rowsweep.show.tables import ledger_table
+from rowsweep.show.tables.sweeps import ledger_table
 from rowsweep.show.terminal import SweepView
+from rowsweep.show.words import facts
 from tests.show.snapshots import drawn, snapshot
 
 

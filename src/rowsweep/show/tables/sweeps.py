@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.show import facts, values
-from rowsweep.show.governing import is_held
-from rowsweep.show.table import Cell, Column, Table
+from rowsweep.show.tables.table import Cell, Column, Table
+from rowsweep.show.words import facts, values
+from rowsweep.show.words.governing import is_held
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot

@@ -6,7 +6,7 @@ import math
 from datetime import datetime
 from typing import Any, Final, TypeGuard
 
-from rowsweep.show.clean import one_line
+from rowsweep.show.words.clean import one_line
 
 _SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _BAR_CELLS: Final = 20

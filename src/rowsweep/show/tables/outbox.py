@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.show import values
-from rowsweep.show.table import Cell, Column, Table
+from rowsweep.show.tables.table import Cell, Column, Table
+from rowsweep.show.words import values
 
 if TYPE_CHECKING:
     from rowsweep.queue.outbox import StagedJob

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table as Grid
 from rich.text import Text
 
-from rowsweep.show.clean import clean
 from rowsweep.show.terminal import STYLES
+from rowsweep.show.words.clean import clean
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from rowsweep.operate.health.finding import Finding, Health
-    from rowsweep.show.facts import Tone
+    from rowsweep.show.words.facts import Tone
 
 _TONES: Final[dict[str, Tone]] = {"ok": "good", "warn": "warn", "fail": "bad"}
 _FIX: Final = "fix: "

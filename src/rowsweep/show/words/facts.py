@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from rowsweep.show import values
-from rowsweep.show.clean import clean, one_line
-from rowsweep.show.governing import heeded_words, held_words, slow_words
+from rowsweep.show.words import values
+from rowsweep.show.words.clean import clean, one_line
+from rowsweep.show.words.governing import heeded_words, held_words, slow_words
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.shards.shown import ShardSnapshot

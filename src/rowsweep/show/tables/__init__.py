@@ -1,0 +1,1 @@
+"""Tables of words: one table, and what the commands put into one."""
