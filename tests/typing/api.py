@@ -202,6 +202,7 @@ def sweeps() -> None:
     rs.backfill("again", rows=rs.Rows("orders"), set={"n": "1"}, late="again", late_wait=None)
     rs.backfill("never", rows=rs.Rows("orders"), set={"n": "1"}, late="never")  # type: ignore[call-overload]
     assert_type(rs.attach("totals").verify(timeout="1h").is_complete, bool | None)
+    assert_type(totals.verify(timeout="1h").due, int | None)
 
     @rs.backfill("bands", rows=rs.Rows("orders", columns=["id", "price"]), batch_rows=5_000, rate="2000/s")
     def bands(batch: rs.Batch) -> pl.DataFrame:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rowsweep.show.notebook.board import BoardView
     from rowsweep.show.notebook.poller import Poller
     from rowsweep.sweeps.health.signals import HealthCheck
+    from rowsweep.sweeps.late.receipts.receipt import Receipt
     from rowsweep.worker.worker import Worker
 
 
@@ -246,6 +247,12 @@ class App:
         from rowsweep.show import bundle
 
         return bundle(snapshot)
+
+    def receipt_html(self, receipt: Receipt) -> str:
+        """Answer a receipt as a part of a page."""
+        from rowsweep.show.html.receipt import receipt_html
+
+        return receipt_html(receipt)
 
     def show(self, run: Run) -> None:
         """Show a run below the cell that runs, live where that can be."""

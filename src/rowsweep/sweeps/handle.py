@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.batch.source import Lender
     from rowsweep.sweeps.health.signals import HealthCheck
+    from rowsweep.sweeps.late.receipts.receipt import Receipt
     from rowsweep.sweeps.run import Host, Run
 
 In = TypeVar("In")
@@ -91,6 +92,12 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
     @abstractmethod
     def preview(self, n: int = 10, value: In | None = None, *, allow_effects: bool = False) -> pl.DataFrame:
         """Show what a run would do, and do nothing."""
+
+    def verify(self, value: In | None = None, *, timeout: str | timedelta = "5m") -> Receipt:
+        """Answer the receipt of the last run with this input that is done, as `Run.verify`; SweepNotFound for none."""
+        from rowsweep.sweeps.launches.launch import last_done
+
+        return last_done(self, value).verify(timeout)
 
     @abstractmethod
     def check_here(self, app: Host, tenant: str | None) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, Wanted
     from rowsweep.sweeps.batch.source import Lender
     from rowsweep.sweeps.health.signals import HealthCheck
-    from rowsweep.sweeps.late.receipt import Receipt
+    from rowsweep.sweeps.late.receipts.receipt import Receipt
 
 _LOOK_SECONDS: Final = 0.25
 _LONGEST_REASON: Final = 1_000
@@ -57,6 +57,9 @@ class Host(Protocol):
 
     def bundle(self, snapshot: Snapshot) -> dict[str, str]:
         """Answer a snapshot's display bundle; `text/plain` is always in it."""
+
+    def receipt_html(self, receipt: Receipt) -> str:
+        """Answer a receipt as a part of a page."""
 
     def show(self, run: Run) -> None:
         """Show a run below the cell that runs, live where that can be."""
@@ -184,10 +187,11 @@ class Run:
     def verify(self, timeout: str | timedelta = "5m") -> Receipt:
         """Count what still matches of the run's rows, in one snapshot, and answer the receipt; nothing is changed.
 
+        A run over rejected rows answers for the one that set them aside.
         The sweep must be declared here. Raises UnknownJob, SweepNotFound before its pass has begun,
         ChangedSinceApplied where it is declared over other rows now, TimedOut where counting takes longer.
         """
-        from rowsweep.sweeps.late.receipt import verify
+        from rowsweep.sweeps.late.receipts.counting import verify
 
         seconds = duration(timeout, option="timeout").total_seconds()
         return verify(self._app, self._row(), timeout_seconds=seconds)

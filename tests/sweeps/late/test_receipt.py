@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import polars as pl
@@ -9,6 +10,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.errors import (
+    AlreadyApplied,
     ChangedSinceApplied,
     InvalidOption,
     InvalidSweepSql,
@@ -199,3 +201,84 @@ def test_a_table_that_is_gone_and_a_condition_that_fails_are_said(field: Field) 
     field.sql("drop table orders")
     with pytest.raises(UnknownSource, match="orders"):
         run.verify()
+
+
+def test_a_handle_answers_for_its_last_run_that_is_done(field: Field) -> None:
+    """N-057: with that input; before there is one it is said that there is none."""
+    field.orders(20)
+    sweep = totals_sweep()
+    with pytest.raises(SweepNotFound, match="No run of 'totals' with this input is done"):
+        sweep.verify()
+    first = sweep.launch()
+    field.finish(first)
+    field.sql("update orders set total = null where id = 4")
+    assert (sweep.verify().run_id, sweep.verify(timeout="1m").due) == (str(first.run_id), 1)
+    second = sweep.launch(force=True)
+    assert sweep.verify().run_id == str(first.run_id)
+    field.finish(second)
+    assert (sweep.verify().run_id, sweep.verify().is_complete) == (str(second.run_id), True)
+
+
+def test_a_run_over_rejected_rows_answers_for_the_one_that_left_them(field: Field) -> None:
+    """N-084, N-057: under the sweep's name too, whose newest run it is, and on the handle."""
+    field.orders(20)
+    field.sql("update orders set qty = 0 where id in (5, 12)")
+    sweep = totals_sweep(set={"total": "price / qty"}, on_error="set-aside")
+    run = sweep.launch()
+    field.finish(run)
+    field.sql("update orders set qty = 1 where id = 5")
+    first = run.retry_rejected()
+    field.finish(first)
+    field.sql("update orders set qty = 1 where id = 12")
+    second = first.retry_rejected()
+    field.finish(second)
+    receipts = [rs.attach("totals").verify(), second.verify(), run.verify(), sweep.verify()]
+    assert {(receipt.run_id, receipt.is_complete, receipt.rejected) for receipt in receipts} == {
+        (str(run.run_id), True, 0)
+    }
+    field.queue_sql("delete from {x_backfills} where run_id = %s", [run.run_id])
+    with pytest.raises(SweepNotFound, match=f"tries rows of run {run.run_id} again"):
+        second.verify()
+
+
+def test_an_applied_sweep_names_the_way_on_for_rows_that_it_set_aside(field: Field) -> None:
+    """D-4, N-084: they are tried again, not the whole table; where that is asked for already, by whom it waits."""
+    field.orders(20)
+    field.sql("update orders set qty = 0 where id = 5")
+    sweep = totals_sweep(set={"total": "price / qty"}, on_error="set-aside")
+    run = sweep.launch()
+    field.finish(run)
+    with pytest.raises(AlreadyApplied) as refused:
+        sweep.launch()
+    assert refused.value.fix.startswith(f"rowsweep sweeps retry-rejected {run.run_id} does the row that it set aside; ")
+    retry = run.retry_rejected()
+    with pytest.raises(AlreadyApplied) as refused:
+        sweep.launch()
+    assert refused.value.fix.startswith(
+        f"run {retry.run_id} tries the rows again that it set aside; a worker does them"
+    )
+    retry.pause()
+    with pytest.raises(AlreadyApplied) as refused:
+        sweep.launch()
+    assert refused.value.fix.endswith(f"rowsweep sweeps resume {retry.run_id}")
+    retry.resume()
+    field.sql("update orders set qty = 1 where id = 5")
+    field.finish(retry)
+    with pytest.raises(AlreadyApplied) as refused:
+        sweep.launch()
+    assert refused.value.fix.startswith("rowsweep ledger --name totals; launch(force=True)")
+
+
+def test_a_receipt_has_a_page_for_notebooks(field: Field) -> None:
+    """N-057, N-104: in the app's own look, every value escaped; its text where nothing is connected."""
+    field.orders(20)
+    run = totals_sweep("total is null and qty < 100").launch()
+    field.finish(run)
+    receipt = run.verify()
+    page = receipt._repr_html_()
+    assert page is not None
+    assert "total is null and qty &lt; 100" in page
+    assert 'class="rowsweep"' in page
+    assert re.search(r"complete</span> <small>on \w+\.orders", page)
+    field.app.close()
+    assert receipt._repr_html_() is None

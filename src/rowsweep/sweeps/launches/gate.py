@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from rowsweep.errors import AlreadyApplied, ChangedSinceApplied, RequirementMissing, WrongEnvironment
+from rowsweep.queue.records import LIVE_STATES
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
@@ -49,6 +50,12 @@ def done_rows(ledger: LedgerStore, name: str) -> list[Backfill]:
     return [row for row in rows if retried_run(row.options) is None]
 
 
+def open_rows(ledger: LedgerStore, name: str) -> list[Backfill]:
+    """Answer the newest rows of this name that are not ended."""
+    rows = (*ledger.list(name=name, status="running"), *ledger.list(name=name, status="paused"))
+    return [row for row in rows if row.job_state in LIVE_STATES]
+
+
 def ask(asked: Asked, ledger: LedgerStore | None, *, force: bool = False) -> None:
     """Refuse a sweep that may not run here and now.
 
@@ -69,7 +76,7 @@ def ask(asked: Asked, ledger: LedgerStore | None, *, force: bool = False) -> Non
                 meta={"sweep": asked.name, "requires": required},
             )
     if not force and not asked.repeats:
-        _refuse_applied(asked, None if ledger is None else applied_row(ledger, asked))
+        _refuse_applied(asked, ledger)
 
 
 def applied_row(ledger: LedgerStore, asked: Asked) -> Backfill | None:
@@ -78,13 +85,12 @@ def applied_row(ledger: LedgerStore, asked: Asked) -> Backfill | None:
     return next((row for row in rows if row.run_id != asked.run_id and row.input == asked.input), None)
 
 
-def _refuse_applied(asked: Asked, row: Backfill | None) -> None:
-    if row is None:
+def _refuse_applied(asked: Asked, ledger: LedgerStore | None) -> None:
+    row = None if ledger is None else applied_row(ledger, asked)
+    if ledger is None or row is None:
         return
     when = f"{row.finished_at:%Y-%m-%d %H:%M} UTC" if row.finished_at is not None else "before"
-    fix = (
-        f"rowsweep ledger --name {asked.name}; launch(force=True) or `rowsweep run {asked.name} --force` runs it again"
-    )
+    fix = _way_on(asked, row, ledger)
     meta = {"sweep": asked.name, "run_id": str(row.run_id), "applied": row.checksum, "declared": asked.checksum}
     if row.checksum == asked.checksum:
         raise AlreadyApplied(
@@ -95,3 +101,20 @@ def _refuse_applied(asked: Asked, row: Backfill | None) -> None:
         fix=fix,
         meta=meta,
     )
+
+
+def _way_on(asked: Asked, row: Backfill, ledger: LedgerStore) -> str:
+    """Answer what to do about a sweep that is applied: its rejected rows come first, where these are not under way."""
+    again = f"launch(force=True) or `rowsweep run {asked.name} --force` runs it again"
+    if not row.rejected_rows:
+        return f"rowsweep ledger --name {asked.name}; {again}"
+    retry = next((each for each in open_rows(ledger, asked.name) if retried_run(each.options) == row.run_id), None)
+    if retry is None:
+        rows = f"the {row.rejected_rows:,} rows" if row.rejected_rows > 1 else "the row"
+        return (
+            f"rowsweep sweeps retry-rejected {row.run_id} does {rows} that it set aside; {again}, over the whole table"
+        )
+    way = (
+        "rowsweep sweeps resume" if retry.status == "paused" else "a worker does them (rowsweep worker): rowsweep watch"
+    )
+    return f"run {retry.run_id} tries the rows again that it set aside; {way} {retry.run_id}"

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from rowsweep.errors import InvalidOption, SweepNotLive, nearest
+from rowsweep.errors import InvalidOption, SweepNotFound, SweepNotLive, nearest
 from rowsweep.jobs.request import EnqueueOptions
 from rowsweep.options import count, finite, rate
-from rowsweep.queue.records import LIVE_STATES, NewBackfill
+from rowsweep.queue.records import NewBackfill
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.registry import get_sweep
 from rowsweep.sweeps.run import Host, Run, host, ledger_of
@@ -135,9 +135,22 @@ def retry_rejected(row: Backfill) -> Run:
 
 def find_live(ledger: LedgerStore, sweep: Sweep[Any], form: Any, *, retries: bool = False) -> Backfill | None:
     """Answer the ledger row of the live run of this sweep with this input: over its table, or over rejected rows."""
-    rows = [*ledger.list(name=sweep.name, status="running"), *ledger.list(name=sweep.name, status="paused")]
-    live = (row for row in rows if row.input == form and row.job_state in LIVE_STATES)
+    live = (row for row in gate.open_rows(ledger, sweep.name) if row.input == form)
     return next((row for row in live if (gate.retried_run(row.options) is not None) is retries), None)
+
+
+def last_done(sweep: Sweep[Any], value: Any) -> Run:
+    """Answer the newest run of this sweep with this input that is done; SweepNotFound where none is."""
+    app = host()
+    form = sweep.request(value, EnqueueOptions()).input
+    row = gate.applied_row(ledger_of(app.driver), sweep.asked(form))
+    if row is None:
+        raise SweepNotFound(
+            f"No run of {sweep.name!r} with this input is done here: there is nothing to verify.",
+            fix=f"rowsweep ledger --name {sweep.name}; a run that is not done has verify() too: rs.attach(…).verify()",
+            meta={"sweep": sweep.name},
+        )
+    return Run(app, row.run_id, sweep.name)
 
 
 def status_here(sweep: Sweep[Any]) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""The receipt of a sweep: what in its table still matches, at one instant."""
+"""Counting for a receipt: what of a run's rows still matches, in one snapshot of its database."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -17,10 +16,13 @@ from rowsweep.sweeps.late.aside import not_set_aside
 from rowsweep.sweeps.late.convergence import would_change
 from rowsweep.sweeps.late.judging import only_of
 from rowsweep.sweeps.late.look import LEFT_STEP
+from rowsweep.sweeps.late.receipts.receipt import KeyRange, Receipt
 from rowsweep.sweeps.late.writers import Writers, find_writers
+from rowsweep.sweeps.launches.gate import retried_run
 from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, as_checkpoint
 from rowsweep.sweeps.poison.closing import rejected_of
 from rowsweep.sweeps.registry import get_sweep
+from rowsweep.sweeps.run import ledger_of
 from rowsweep.sweeps.setup import Setup, check_rows, check_source
 from rowsweep.sweeps.spec import SweepSpec
 
@@ -34,69 +36,15 @@ if TYPE_CHECKING:
 
 _TAKEN: Final = "select pg_catalog.pg_current_snapshot()::pg_catalog.text, pg_catalog.now()"
 
-KeyRange = tuple[tuple[str, ...] | None, tuple[str, ...] | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What a run's table holds at one instant, in one snapshot of the database.
-
-    `matching` are the rows for which `where` holds (without one: all), `due` those of them that the sweep would have to
-    do: None where that cannot be told, since rows that it did match still, or its expressions fail for one. `covered`
-    are the key ranges that the run has gone over, `(after, up to]`, None an open end, a shard's together. `rejected`
-    rows are set aside. `writers` had written to the table and were open a moment before: what they wrote may not be in
-    the snapshot.
-    """
-
-    run_id: str
-    name: str
-    status: str
-    table: str
-    where: str | None
-    rows: int
-    matching: int
-    due: int | None
-    rejected: int
-    covered: tuple[KeyRange, ...]
-    writers: int
-    snapshot: str
-    at: datetime
-
-    @property
-    def is_complete(self) -> bool | None:
-        """Whether the run is done and nothing is due or open; None where that cannot be told."""
-        if self.status != "done" or self.rejected or self.writers or self.due:
-            return False
-        return None if self.due is None else True
-
-    @property
-    def words(self) -> str:
-        """Say it in one line."""
-        due = "cannot be told" if self.due is None else f"{self.due:,}"
-        held = "" if not self.writers else f", {self.writers} open transaction{'s' * (self.writers > 1)} unseen"
-        aside = "" if not self.rejected else f", {self.rejected:,} set aside"
-        state = {True: "complete", False: "not complete", None: "cannot be told"}[self.is_complete]
-        return (
-            f"{self.name} on {self.table}: {state}. Due: {due}; matching: {self.matching:,}{aside}{held}. "
-            f"Run {self.run_id} is {self.status}, {self.rows:,} rows; snapshot {self.snapshot} at {self.at:%F %T} UTC."
-        )
-
-    def __str__(self) -> str:
-        """Answer its words."""
-        return self.words
-
-    def as_json(self) -> dict[str, Any]:
-        """Answer it as plain JSON, `is_complete` besides."""
-        return {**asdict(self), "at": self.at.isoformat(), "is_complete": self.is_complete}
-
 
 def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
-    """Count what still matches of a run's table, in one snapshot.
+    """Count what still matches of a run's table, in one snapshot; of a run over rejected rows, the one that left them.
 
     Raises UnknownJob where the sweep is not declared here, SweepNotFound before its pass has begun, InvalidOption
-    for a purge or a run over rejected rows, ChangedSinceApplied where it is over other rows now, UnknownSource where
-    the table is gone, InvalidSweepSql where the condition fails, TimedOut.
+    for a purge, ChangedSinceApplied where it is over other rows now, UnknownSource where the table is gone,
+    InvalidSweepSql where the condition fails, TimedOut.
     """
+    row = _over_the_table(app, row)
     sweep = get_sweep(row.name)
     if not isinstance(sweep, TableSweep):
         raise InvalidOption(
@@ -106,12 +54,6 @@ def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
         )
     steps = {step.name: step for step in app.driver.stores().steps.list(row.run_id)}
     setup = _setup_of(row, steps)
-    if setup.only is not None:
-        raise InvalidOption(
-            f"Run {row.run_id} tries the rows again that another one set aside: it covers no range of keys.",
-            fix=f'rs.attach("{(row.options or {}).get("retry_of")}").verify()',
-            meta={"option": "run", "run_id": str(row.run_id)},
-        )
     check_source(sweep.name, setup, sweep.spec.rows)
     aside = rejected_of(app.driver.stores()).list(row.run_id) if row.rejected_rows else []
     held = sweep.held_on(app, None, sweep.tenant_for(sweep.options.input.parse(row.input)))
@@ -140,6 +82,20 @@ def verify(app: Host, row: Backfill, *, timeout_seconds: float) -> Receipt:
         ) from error
     finally:
         held.release()
+
+
+def _over_the_table(app: Host, row: Backfill) -> Backfill:
+    """Answer the run whose rows a run tries again, as it stands with what that did; any other run itself."""
+    while (retried := retried_run(row.options)) is not None:
+        found = ledger_of(app.driver).get(retried)
+        if found is None:
+            raise SweepNotFound(
+                f"Run {row.run_id} tries rows of run {retried} again, which the ledger does not have any more.",
+                fix=f"rowsweep ledger --name {row.name}",
+                meta={"run_id": str(row.run_id), "retry_of": str(retried)},
+            )
+        row = found
+    return row
 
 
 def _setup_of(row: Backfill, steps: dict[str, Step]) -> Setup:
