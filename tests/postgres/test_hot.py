@@ -68,6 +68,17 @@ def test_progress_is_a_hot_update(driver: PostgresDriver, other: Session, job: J
     assert measured(driver, other, "x_jobs", before) == (TIMES, TIMES)
 
 
+def test_a_claim_is_a_hot_update(driver: PostgresDriver, other: Session) -> None:
+    """DESIGN §4: a claim makes no index entry; a waiting row has left it room on its page."""
+    driver.stores().jobs.enqueue([new_job() for _ in range(200)])
+    before = updates(other, "x_jobs")
+    options = ClaimOptions(queues=["default"], names=["mail"], worker_id="w1" * 20, limit=50)
+    for _ in range(4):
+        assert len(driver.control().jobs.claim(options).jobs) == 50
+    now = counted(driver, other, "x_jobs", before[0] + 200)
+    assert (now[0] - before[0], now[1] - before[1]) == (200, 200)
+
+
 def test_a_lapsed_row_is_taken_again_by_a_hot_update(driver: PostgresDriver, other: Session, job: Job) -> None:
     """N-029: a re-claim changes no state, so it sets no updated_at."""
     other.execute("update x_jobs set max_attempts = 100, visible_at = now() - interval '1 minute'")

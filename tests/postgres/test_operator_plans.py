@@ -23,6 +23,13 @@ Rows = psycopg.Connection[Any]
 FILTERS = ("queue", "name", "state", "tenant_id", "run_id", "id_from", "id_to", "created_from", "created_to")
 
 
+def list_running(connection: Rows) -> None:
+    """List the running rows, as their claims would have."""
+    connection.execute(
+        "insert into x_job_claims (queue, jobs) select queue, array_agg(id) from x_jobs where state = 'running' group by 1"
+    )
+
+
 @pytest.fixture(scope="module")
 def history(server_dsn: str) -> Iterator[str]:
     """A schema with many finished rows, a few dead letters among the oldest, and a few live rows."""
@@ -42,6 +49,7 @@ def history(server_dsn: str) -> Iterator[str]:
                from generate_series(1, %(amount)s + 40) n""",
             {"amount": FINISHED},
         )
+        list_running(connection)
         connection.execute("vacuum analyze x_jobs")
         yield name
         connection.execute("set client_min_messages = warning")
@@ -79,7 +87,7 @@ def test_a_page_seeks_its_place_and_reads_a_page(
     [
         ("dead", "x_jobs_finished_idx"),
         ("failed", "x_jobs_finished_idx"),
-        ("running", "x_jobs_running_idx"),
+        ("running", "x_jobs_claim_idx"),
         ("ready", "x_jobs_claim_idx"),
         ("suspended", "x_jobs_claim_idx"),
     ],
@@ -92,6 +100,21 @@ def test_a_state_that_few_rows_are_in_is_found_by_its_index(
     at = FINISHED // 2 if name == "list_before" else None
     plan = explain(read, statement("inspection", name), history, page(read, at=at, state=state))
     assert plan.indexes("x_jobs") == {index}
+    assert plan.pages < PAGE_OF_100
+
+
+def test_running_rows_are_found_beside_many_that_wait(queue_session: Rows, schema: str) -> None:
+    """S-389: by what claims have listed, so that a long backlog is not read."""
+    queue_session.execute(
+        """insert into x_jobs (id, name, state, claimed_by, input, idempotency_key, run_id, max_attempts, run_at)
+           select gen_random_uuid(), 'mail', case when n > 20 then 'ready' else 'running' end,
+                  case when n > 20 then null else 'w1' end, '{}', n::text, gen_random_uuid(), 3, now()
+           from generate_series(1, 20000) n"""
+    )
+    list_running(queue_session)
+    queue_session.execute("vacuum analyze x_jobs")
+    plan = explain(queue_session, statement("inspection", "list"), schema, page(queue_session, state="running"))
+    assert plan.indexes("x_jobs") == {"x_jobs_pkey"}
     assert plan.pages < PAGE_OF_100
 
 

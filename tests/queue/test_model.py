@@ -287,6 +287,11 @@ class QueueMachine(ModelledQueue):
             assert (row.state == "running") is (job.claimed_by is not None)
 
     @invariant()
+    def running_rows_are_found(self) -> None:
+        running = {job.id for job in self.world.inspection.list(JobFilter(state="running"), limit=1000)}
+        assert running == {job_id for job_id, row in self.rows.items() if row.state == "running"}
+
+    @invariant()
     def steps_agree(self) -> None:
         for row in self.rows.values():
             assert {step.name: step.output for step in self.world.steps.list(row.run_id)} == row.steps

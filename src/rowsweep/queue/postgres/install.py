@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 OWNED_TABLES: Final = (
     "x_schema",
     "x_jobs",
+    "x_job_claims",
     "x_job_steps",
     "x_backfills",
     "x_outbox",

@@ -8,6 +8,7 @@ where j.id = %(job_id)s::uuid;
 
 -- name: list (planned for its values)
 -- Which index serves depends on the filters given; a plan for all values alike would walk one of them to its end.
+-- Running rows are found by what claims have listed.
 select j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id, j.concurrency_key,
        j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at, j.run_at, j.progress,
        j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
@@ -15,7 +16,12 @@ select j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j
 from /* schema */x_jobs j
 where (%(queue)s::text is null or j.queue = %(queue)s::text)
   and (%(name)s::text is null or j.name = %(name)s::text)
-  and (%(state)s::text is null or j.state = %(state)s::text)
+  and (%(state)s::text is null or %(state)s::text in ('ready', 'delayed', 'running', 'suspended')
+    or j.ended_as = %(state)s::text)
+  and (%(state)s::text is null or %(state)s::text in ('done', 'failed', 'dead', 'cancelled')
+    or (j.state = %(state)s::text and j.ended_as is null))
+  and (%(state)s::text is distinct from 'running' or j.id = any (array(
+    select i.id from /* schema */x_job_claims c cross join lateral unnest(c.jobs) as i (id))))
   and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
   and (%(run_id)s::uuid is null or j.run_id = %(run_id)s::uuid)
   and (%(id_from)s::uuid is null or j.id between %(id_from)s::uuid and %(id_to)s::uuid)
@@ -34,7 +40,12 @@ select j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j
 from /* schema */x_jobs j
 where (%(queue)s::text is null or j.queue = %(queue)s::text)
   and (%(name)s::text is null or j.name = %(name)s::text)
-  and (%(state)s::text is null or j.state = %(state)s::text)
+  and (%(state)s::text is null or %(state)s::text in ('ready', 'delayed', 'running', 'suspended')
+    or j.ended_as = %(state)s::text)
+  and (%(state)s::text is null or %(state)s::text in ('done', 'failed', 'dead', 'cancelled')
+    or (j.state = %(state)s::text and j.ended_as is null))
+  and (%(state)s::text is distinct from 'running' or j.id = any (array(
+    select i.id from /* schema */x_job_claims c cross join lateral unnest(c.jobs) as i (id))))
   and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
   and (%(run_id)s::uuid is null or j.run_id = %(run_id)s::uuid)
   and (%(id_from)s::uuid is null or j.id between %(id_from)s::uuid and %(id_to)s::uuid)
@@ -50,14 +61,14 @@ select j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j
        j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
        j.updated_at, j.started_at
 from /* schema */x_jobs j
-where j.state = 'dead'
-order by j.updated_at desc, j.id desc
+where j.ended_as = 'dead'
+order by j.ended_at desc, j.id desc
 limit %(limit)s::bigint;
 
 -- name: undeclared
 select j.queue, j.name, count(*)
 from /* schema */x_jobs j
-where j.state in ('ready', 'delayed', 'suspended') and j.name <> all (%(names)s::text[])
+where j.ended_as is null and j.state in ('ready', 'delayed', 'suspended') and j.name <> all (%(names)s::text[])
   and not exists (
     select from /* schema */x_job_workers w
     where w.expires_at > now() and j.name = any (w.names))

@@ -23,7 +23,7 @@ with inserted as (
   ) n
   order by n.name, coalesce(n.tenant_id, ''), n.idempotency_key, n.position
   on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
-    where state in ('ready', 'delayed', 'running', 'suspended')
+    where ended_as is null
     do nothing
   returning id, state, queue, run_at
 ),
@@ -77,7 +77,7 @@ cross join lateral (
   select j.id, j.run_id, j.state
   from /* schema */x_jobs j
   where j.name = w.name and coalesce(j.tenant_id, '') = coalesce(w.tenant_id, '')
-    and j.idempotency_key = w.idempotency_key and j.state in ('ready', 'delayed', 'running', 'suspended')
+    and j.idempotency_key = w.idempotency_key and j.ended_as is null
   offset 0
 ) j
 order by w.position;
@@ -109,7 +109,7 @@ higher (name, priority, above) as (
     select j.priority
     from /* schema */x_jobs j
     where j.queue = %(queue)s::text and j.name = n.name and j.priority > t.above
-      and j.state in ('ready', 'delayed', 'suspended')
+      and j.ended_as is null and j.state in ('ready', 'delayed', 'suspended')
     order by j.priority desc
     limit 1
   ) l
@@ -120,7 +120,7 @@ higher (name, priority, above) as (
     select j.priority
     from /* schema */x_jobs j
     where j.queue = %(queue)s::text and j.name = h.name and j.priority < h.priority and j.priority > h.above
-      and j.state in ('ready', 'delayed', 'suspended')
+      and j.ended_as is null and j.state in ('ready', 'delayed', 'suspended')
     order by j.priority desc
     limit 1
   ) l
@@ -143,7 +143,7 @@ within as materialized (
       select j.id, j.concurrency_key, j.run_at
       from /* schema */x_jobs j
       where j.queue = %(queue)s::text and j.name = v.name and j.priority = v.priority
-        and j.state in ('ready', 'delayed', 'suspended') and j.run_at <= now()
+        and j.ended_as is null and j.state in ('ready', 'delayed', 'suspended') and j.run_at <= now()
         and (j.run_at, j.id) >= (v.run_at, v.id)
         and (j.concurrency_key is null or j.name || ':' || j.concurrency_key <> all (%(busy_keys)s::text[]))
       order by j.run_at, j.id
@@ -218,6 +218,12 @@ taken as (
             j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
             j.updated_at, j.started_at
 ),
+listed as (
+  insert into /* schema */x_job_claims (queue, jobs)
+  select %(queue)s::text, array_agg(p.id)
+  from picked p
+  having count(*) > 0
+),
 upcoming as (
   select case when (select count(*) from picked) < %(limit)s::bigint then (
     select min(n.run_at)
@@ -226,7 +232,7 @@ upcoming as (
       select j.run_at
       from /* schema */x_jobs j
       where j.queue = %(queue)s::text and j.name = v.name and j.priority = v.priority
-        and j.state in ('ready', 'delayed', 'suspended') and j.run_at > now()
+        and j.ended_as is null and j.state in ('ready', 'delayed', 'suspended') and j.run_at > now()
       order by j.run_at
       limit 1
     ) n
@@ -243,22 +249,67 @@ left join taken t on true
 order by t.priority desc, t.run_at, t.id;
 
 -- name: claim_lapsed
--- Re-takes running rows whose worker is gone, and buries those on their last attempt, under a full cap too. The
--- counters read the ledger's part, so that the lock order is job rows, ledger rows, counter rows.
-with found as materialized (
-  select j.id
-  from /* schema */x_jobs j
-  where j.queue = %(queue)s::text and j.state = 'running' and j.visible_at < now()
-    and j.name = any (%(names)s::text[])
-    and (j.attempt >= j.max_attempts
-      or (j.name <> all (%(busy_names)s::text[])
-        and (j.concurrency_key is null or j.name || ':' || j.concurrency_key <> all (%(busy_keys)s::text[]))))
-    and not exists (
-      select from /* schema */x_job_pauses p
-      where (p.queue is null or p.queue = j.queue) and (p.name is null or p.name = j.name))
-  order by j.id
+-- Re-takes running rows whose worker is gone, and buries those on their last attempt, under a full cap too. They are
+-- found by what claims have listed; a list of which most has ended makes way for one of what runs. Nobody changes a
+-- list, so one that is locked here is as it was read. The counters read the ledger's part, so that the lock order is
+-- job rows, ledger rows, counter rows.
+with lists as materialized (
+  select c.id, cardinality(c.jobs) as listed, r.running, r.lapsed
+  from /* schema */x_job_claims c
+  cross join lateral (
+    select array_agg(j.id) as running, array_agg(j.id) filter (where j.visible_at < now()) as lapsed
+    from unnest(c.jobs) as i (id)
+    cross join lateral (
+      select j.id, j.visible_at
+      from /* schema */x_jobs j
+      where j.id = i.id and j.state || '' = 'running'
+      offset 0
+    ) j
+  ) r
+  where c.queue = %(queue)s::text
+),
+found as materialized (
+  select l.id
+  from (select distinct u.id from lists s cross join lateral unnest(s.lapsed) as u (id) order by u.id) u
+  cross join lateral (
+    select j.id
+    from /* schema */x_jobs j
+    where j.id = u.id and j.queue = %(queue)s::text and j.state || '' = 'running' and j.visible_at < now()
+      and j.name = any (%(names)s::text[])
+      and (j.attempt >= j.max_attempts
+        or (j.name <> all (%(busy_names)s::text[])
+          and (j.concurrency_key is null or j.name || ':' || j.concurrency_key <> all (%(busy_keys)s::text[]))))
+      and not exists (
+        select from /* schema */x_job_pauses p
+        where (p.queue is null or p.queue = j.queue) and (p.name is null or p.name = j.name))
+    offset 0
+    for update of j skip locked
+  ) l
   limit %(limit)s::bigint
-  for update of j skip locked
+),
+spent as materialized (
+  select k.id, s.running
+  from lists s
+  cross join lateral (
+    select c.id
+    from /* schema */x_job_claims c
+    where c.queue = %(queue)s::text and c.id = s.id
+    offset 0
+    for update skip locked
+  ) k
+  where 2 * coalesce(cardinality(s.running), 0) < s.listed
+),
+dropped as (
+  delete from /* schema */x_job_claims c
+  using spent s
+  where c.queue = %(queue)s::text and c.id = s.id
+),
+listed as (
+  insert into /* schema */x_job_claims (queue, jobs)
+  select %(queue)s::text, array_agg(distinct u.id)
+  from spent s
+  cross join lateral unnest(s.running) as u (id)
+  having count(*) > 0
 ),
 buried as (
   update /* schema */x_jobs j
@@ -500,20 +551,16 @@ returning j.id;
 -- name: stats
 -- Live rows come off the partial indexes; finished ones are counted off theirs.
 with counted as (
-  select j.queue, j.state, j.run_at <= now() as is_due, count(*) as amount, min(j.run_at) as oldest
+  select j.queue, j.state, j.state <> 'running' and j.run_at <= now() as is_due, count(*) as amount,
+         min(j.run_at) as oldest
   from /* schema */x_jobs j
-  where j.state in ('ready', 'delayed', 'suspended')
-  group by j.queue, j.state, j.run_at <= now()
+  where j.ended_as is null
+  group by j.queue, j.state, j.state <> 'running' and j.run_at <= now()
   union all
-  select j.queue, 'running', false, count(*), null
+  select j.queue, j.ended_as, false, count(*), null
   from /* schema */x_jobs j
-  where j.state = 'running'
-  group by j.queue
-  union all
-  select j.queue, j.state, false, count(*), null
-  from /* schema */x_jobs j
-  where j.state in ('done', 'failed', 'dead', 'cancelled')
-  group by j.queue, j.state
+  where j.ended_as is not null
+  group by j.queue, j.ended_as
 )
 select c.queue,
        coalesce(sum(c.amount) filter (where c.state = 'ready' or (c.state = 'delayed' and c.is_due)), 0)::bigint,

@@ -139,8 +139,8 @@ with oldest as materialized (
   select distinct on (j.name, coalesce(j.tenant_id, ''), j.idempotency_key)
          j.id, j.updated_at, j.name, coalesce(j.tenant_id, '') as tenant, j.idempotency_key
   from /* schema */x_jobs j
-  where j.state in ('done', 'failed', 'dead', 'cancelled')
-    and (%(state)s::text is null or j.state = %(state)s::text)
+  where j.ended_as is not null
+    and (%(state)s::text is null or j.ended_as = %(state)s::text)
     and (%(queue)s::text is null or j.queue = %(queue)s::text)
     and (%(name)s::text is null or j.name = %(name)s::text)
     and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
@@ -153,7 +153,7 @@ chosen as materialized (
     select true as live
     from /* schema */x_jobs o
     where o.name = f.name and coalesce(o.tenant_id, '') = f.tenant and o.idempotency_key = f.idempotency_key
-      and o.state in ('ready', 'delayed', 'running', 'suspended')
+      and o.ended_as is null
     offset 0
   ) holder on true
   cross join lateral (
@@ -196,8 +196,8 @@ select count(*)
 from (
   select j.name, coalesce(j.tenant_id, '') as tenant, j.idempotency_key
   from /* schema */x_jobs j
-  where j.state in ('done', 'failed', 'dead', 'cancelled')
-    and (%(state)s::text is null or j.state = %(state)s::text)
+  where j.ended_as is not null
+    and (%(state)s::text is null or j.ended_as = %(state)s::text)
     and (%(queue)s::text is null or j.queue = %(queue)s::text)
     and (%(name)s::text is null or j.name = %(name)s::text)
     and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
@@ -207,7 +207,7 @@ left join lateral (
   select true as live
   from /* schema */x_jobs o
   where o.name = f.name and coalesce(o.tenant_id, '') = f.tenant and o.idempotency_key = f.idempotency_key
-    and o.state in ('ready', 'delayed', 'running', 'suspended')
+    and o.ended_as is null
   offset 0
 ) holder on true
 where holder.live is null;
@@ -218,11 +218,15 @@ with chosen as materialized (
   select j.id
   from /* schema */x_jobs j
   where j.state <> 'running'
-    and (%(state)s::text is null or j.state = %(state)s::text)
+    and (%(state)s::text is null or %(state)s::text in ('ready', 'delayed', 'suspended')
+      or j.ended_as = %(state)s::text)
+    and (%(state)s::text is null or %(state)s::text in ('done', 'failed', 'dead', 'cancelled')
+      or (j.state = %(state)s::text and j.ended_as is null))
     and (%(queue)s::text is null or j.queue = %(queue)s::text)
     and (%(name)s::text is null or j.name = %(name)s::text)
     and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text)
-  order by j.state, j.updated_at, j.id
+  order by j.ended_as, j.ended_at, case when %(state)s::text in ('done', 'failed', 'dead', 'cancelled') then null
+             else j.updated_at end, j.id
   limit %(limit)s::bigint
   for update skip locked
 ),
@@ -265,7 +269,10 @@ from gone;
 select count(*)
 from /* schema */x_jobs j
 where j.state <> 'running'
-  and (%(state)s::text is null or j.state = %(state)s::text)
+  and (%(state)s::text is null or %(state)s::text in ('ready', 'delayed', 'suspended')
+    or j.ended_as = %(state)s::text)
+  and (%(state)s::text is null or %(state)s::text in ('done', 'failed', 'dead', 'cancelled')
+    or (j.state = %(state)s::text and j.ended_as is null))
   and (%(queue)s::text is null or j.queue = %(queue)s::text)
   and (%(name)s::text is null or j.name = %(name)s::text)
   and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s::text);
@@ -274,7 +281,7 @@ where j.state <> 'running'
 with chosen as materialized (
   select j.id
   from /* schema */x_jobs j
-  where j.state in ('ready', 'delayed') and j.run_at > clock_timestamp()
+  where j.ended_as is null and j.state in ('ready', 'delayed') and j.run_at > clock_timestamp()
     and (%(state)s::text is null or j.state = %(state)s::text)
     and (%(queue)s::text is null or j.queue = %(queue)s::text)
     and (%(name)s::text is null or j.name = %(name)s::text)
@@ -296,7 +303,7 @@ from due;
 -- name: count_promotable (planned for its values)
 select count(*)
 from /* schema */x_jobs j
-where j.state in ('ready', 'delayed') and j.run_at > clock_timestamp()
+where j.ended_as is null and j.state in ('ready', 'delayed') and j.run_at > clock_timestamp()
   and (%(state)s::text is null or j.state = %(state)s::text)
   and (%(queue)s::text is null or j.queue = %(queue)s::text)
   and (%(name)s::text is null or j.name = %(name)s::text)

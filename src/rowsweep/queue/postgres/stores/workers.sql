@@ -44,12 +44,11 @@ taken as materialized (
   select f.slot from first f
 ),
 filled (queue) as (
-  select (select j.queue from /* schema */x_jobs j where j.state in ('ready', 'delayed', 'suspended')
-          order by j.queue limit 1)
+  select (select j.queue from /* schema */x_jobs j where j.ended_as is null order by j.queue limit 1)
   from taken
   union all
-  select (select j.queue from /* schema */x_jobs j where j.state in ('ready', 'delayed', 'suspended')
-            and j.queue > f.queue order by j.queue limit 1)
+  select (select j.queue from /* schema */x_jobs j where j.ended_as is null and j.queue > f.queue
+          order by j.queue limit 1)
   from filled f
   where f.queue is not null
 ),
@@ -57,7 +56,7 @@ buried as materialized (
   select d.queue, count(*) as amount
   from taken
   cross join lateral (
-    select j.queue from /* schema */x_jobs j where j.state = 'dead' limit %(most)s::bigint
+    select j.queue from /* schema */x_jobs j where j.ended_as = 'dead' limit %(most)s::bigint
   ) d
   group by d.queue
 ),
@@ -70,7 +69,8 @@ depths as materialized (
     select count(*) filter (where r.state = 'ready' or r.run_at <= now()) as ready,
            min(r.run_at) filter (where r.run_at <= now()) as oldest, count(*) as seen
     from (select j.state, j.run_at from /* schema */x_jobs j
-          where j.queue = q.queue and j.state in ('ready', 'delayed') limit %(most)s::bigint) r
+          where j.queue = q.queue and j.ended_as is null and j.state in ('ready', 'delayed')
+          limit %(most)s::bigint) r
   ) w
   left join buried b on b.queue = q.queue
 ),
@@ -88,7 +88,8 @@ levels (queue, name, priority) as (
   cross join lateral (
     select j.priority
     from /* schema */x_jobs j
-    where j.queue = p.queue and j.name = p.name and j.state in ('ready', 'delayed', 'suspended')
+    where j.queue = p.queue and j.name = p.name and j.ended_as is null
+      and j.state in ('ready', 'delayed', 'suspended')
     order by j.priority desc
     limit 1
   ) l
@@ -99,7 +100,7 @@ levels (queue, name, priority) as (
     select j.priority
     from /* schema */x_jobs j
     where j.queue = v.queue and j.name = v.name and j.priority < v.priority
-      and j.state in ('ready', 'delayed', 'suspended')
+      and j.ended_as is null and j.state in ('ready', 'delayed', 'suspended')
     order by j.priority desc
     limit 1
   ) l
@@ -112,7 +113,7 @@ heads as materialized (
     select j.run_at
     from /* schema */x_jobs j
     where j.queue = v.queue and j.name = v.name and j.priority = v.priority
-      and j.state in ('ready', 'delayed', 'suspended')
+      and j.ended_as is null and j.state in ('ready', 'delayed', 'suspended')
     order by j.run_at
     limit 1
   ) h
@@ -120,7 +121,7 @@ heads as materialized (
     select j.run_at
     from /* schema */x_jobs j
     where j.queue = v.queue and j.name = v.name and j.priority = v.priority
-      and j.state in ('ready', 'delayed', 'suspended') and j.run_at > now()
+      and j.ended_as is null and j.state in ('ready', 'delayed', 'suspended') and j.run_at > now()
     order by j.run_at
     limit 1
   ) n on h.run_at <= now()
@@ -130,9 +131,16 @@ lapses as materialized (
   from unnest(%(queues)s::text[]) as q (queue)
   cross join lateral (
     select min(j.visible_at) as lapses_at
-    from /* schema */x_jobs j
-    join pairs p on p.queue = j.queue and p.name = j.name
-    where j.queue = q.queue and j.state = 'running'
+    from /* schema */x_job_claims c
+    cross join lateral unnest(c.jobs) as i (id)
+    cross join lateral (
+      select j.name, j.visible_at
+      from /* schema */x_jobs j
+      where j.id = i.id and j.state || '' = 'running'
+      offset 0
+    ) j
+    join pairs p on p.queue = q.queue and p.name = j.name
+    where c.queue = q.queue
   ) l
 ),
 came as materialized (

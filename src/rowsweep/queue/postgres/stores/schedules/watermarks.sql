@@ -45,7 +45,7 @@ inserted as (
   cross join moved m
   order by n.name, coalesce(n.tenant_id, ''), n.idempotency_key, n.position
   on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
-    where state in ('ready', 'delayed', 'running', 'suspended')
+    where ended_as is null
     do nothing
   returning id, state, queue, run_at
 ),

@@ -18,17 +18,16 @@ where r.rolname = session_user;
 -- name: depths
 -- As a worker samples them, each count stopping at so many rows.
 with recursive filled (queue) as (
-  select (select j.queue from /* schema */x_jobs j where j.state in ('ready', 'delayed', 'suspended')
-          order by j.queue limit 1)
+  select (select j.queue from /* schema */x_jobs j where j.ended_as is null order by j.queue limit 1)
   union all
-  select (select j.queue from /* schema */x_jobs j where j.state in ('ready', 'delayed', 'suspended')
-            and j.queue > f.queue order by j.queue limit 1)
+  select (select j.queue from /* schema */x_jobs j where j.ended_as is null and j.queue > f.queue
+          order by j.queue limit 1)
   from filled f
   where f.queue is not null
 ),
 buried as (
   select d.queue, count(*) as amount
-  from (select j.queue from /* schema */x_jobs j where j.state = 'dead' limit %(most)s::bigint) d
+  from (select j.queue from /* schema */x_jobs j where j.ended_as = 'dead' limit %(most)s::bigint) d
   group by d.queue
 )
 select q.queue, w.ready, coalesce(b.amount, 0),
@@ -38,7 +37,8 @@ cross join lateral (
   select count(*) filter (where r.state = 'ready' or r.run_at <= now()) as ready,
          min(r.run_at) filter (where r.run_at <= now()) as oldest, count(*) as seen
   from (select j.state, j.run_at from /* schema */x_jobs j
-        where j.queue = q.queue and j.state in ('ready', 'delayed') limit %(most)s::bigint) r
+        where j.queue = q.queue and j.ended_as is null and j.state in ('ready', 'delayed')
+        limit %(most)s::bigint) r
 ) w
 left join buried b on b.queue = q.queue
 order by q.queue;
@@ -69,8 +69,8 @@ order by t.relname;
 
 -- name: kept
 select extract(epoch from now() - least(
-         (select min(j.updated_at) from /* schema */x_jobs j where j.state = 'done'),
-         (select min(j.updated_at) from /* schema */x_jobs j where j.state = 'cancelled')))::double precision,
+         (select min(j.ended_at) from /* schema */x_jobs j where j.ended_as = 'done'),
+         (select min(j.ended_at) from /* schema */x_jobs j where j.ended_as = 'cancelled')))::double precision,
        extract(epoch from now() - least(
-         (select min(j.updated_at) from /* schema */x_jobs j where j.state = 'dead'),
-         (select min(j.updated_at) from /* schema */x_jobs j where j.state = 'failed')))::double precision;
+         (select min(j.ended_at) from /* schema */x_jobs j where j.ended_as = 'dead'),
+         (select min(j.ended_at) from /* schema */x_jobs j where j.ended_as = 'failed')))::double precision;

@@ -2,13 +2,12 @@
 select clock_timestamp();
 
 -- name: jobs
--- The list of states lets a statement planned for any state use the partial index. A run's steps go with its last job.
+-- A run's steps go with its last job.
 with doomed as materialized (
-  select j.id, j.run_id, j.updated_at
+  select j.id, j.run_id, j.ended_at
   from /* schema */x_jobs j
-  where j.state in ('done', 'failed', 'dead', 'cancelled') and j.state = %(state)s::text
-    and j.updated_at < %(before)s::timestamptz and j.updated_at >= %(after)s::timestamptz
-  order by j.updated_at, j.id
+  where j.ended_as = %(state)s::text and j.ended_at < %(before)s::timestamptz and j.ended_at >= %(after)s::timestamptz
+  order by j.ended_at, j.id
   limit %(limit)s::bigint
   for update skip locked
 ),
@@ -27,7 +26,7 @@ steps as (
       where o.run_id = d.run_id and not exists (select from doomed m where m.id = o.id))))
   returning t.run_id
 )
-select (select count(*) from gone), (select max(d.updated_at) from doomed d), (select count(*) from steps);
+select (select count(*) from gone), (select max(d.ended_at) from doomed d), (select count(*) from steps);
 
 -- name: events
 with gone as (
@@ -131,10 +130,9 @@ select count(*), max(g.finished_at) from gone g;
 -- Only the part of the kind that is asked for is executed.
 select count(*), min(r.aged_at), max(r.aged_at)
 from (
-  select j.updated_at as aged_at
+  select j.ended_at as aged_at
   from /* schema */x_jobs j
-  where %(part)s::text = 'jobs' and j.state in ('done', 'failed', 'dead', 'cancelled') and j.state = %(state)s::text
-    and j.updated_at < %(before)s::timestamptz
+  where %(part)s::text = 'jobs' and j.ended_as = %(state)s::text and j.ended_at < %(before)s::timestamptz
   union all
   select e.expires_at
   from /* schema */x_job_events e
