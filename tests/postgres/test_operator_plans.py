@@ -26,7 +26,8 @@ FILTERS = ("queue", "name", "state", "tenant_id", "run_id", "id_from", "id_to", 
 def list_running(connection: Rows) -> None:
     """List the running rows, as their claims would have."""
     connection.execute(
-        "insert into x_job_claims (queue, jobs) select queue, array_agg(id) from x_jobs where state = 'running' group by 1"
+        "insert into x_job_claims (queue, jobs) "
+        "select queue, array_agg(id) from x_jobs where state = 'running' group by queue"
     )
 
 
