@@ -116,7 +116,8 @@ def test_a_live_run_is_tuned(items: CommandLine) -> None:
     tuned = items("sweeps", "tune", "totals", "--rate", "20/s", "--json").json["options"]
     assert (tuned["rate"], tuned["batch_rows"]) == ("20/s", 5)
     assert "at most 20/s (tuned by " in items("sweeps", "show", "totals").out
-    assert items("sweeps", "tune", "totals").code == 1
+    nothing = items("sweeps", "tune", "totals")
+    assert (nothing.code, "--rate, --batch-rows or --health" in nothing.err) == (2, True)
     assert items("sweeps", "tune", "totals", "--rate", "fast").code == 1
 
 
@@ -173,9 +174,9 @@ t = rs.backfill("totals", rows=rs.Rows("items"), set={"total": "price / (writes 
         assert f"those left: rowsweep sweeps rejected {first}" in items("sweeps", "rejected", "totals").err
         refused = json.loads(items("sweeps", "retry-rejected", "totals", "--json").err)
         assert (refused["code"], refused["fix"]) == ("X_SWEEP_NOT_LIVE", f"rowsweep sweeps rejected {first}")
-        more = ("--force", "--on-error", "stop", "--max-rejected", "5", "--json")
+        more = ("--force", "--on-error", "set-aside", "--max-rejected", "5", "--json")
         kept = items("sweeps", "launch", "totals", *more).json["options"]
-        assert kept == {"force": True, "on_error": "stop", "max_rejected": 5}
+        assert kept == {"force": True, "on_error": "set-aside", "max_rejected": 5}
         assert items("sweeps", "launch", "totals", "--on-error", "skip").code == 2
 
 

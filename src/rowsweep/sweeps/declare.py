@@ -81,7 +81,7 @@ class RowSweep(TableSweep[In]):
             "handler": None if spec.handler is None else getattr(spec.handler, "__qualname__", repr(spec.handler)),
             "atomic": spec.atomic,
             "on_error": spec.on_error,
-            "max_rejected": spec.max_rejected,
+            "max_rejected": spec.most_rejected,
             "executor": shown_executor(spec.executor),
         }
 

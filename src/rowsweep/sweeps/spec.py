@@ -25,6 +25,7 @@ from rowsweep.sweeps.refusals import refused
 MOST_BATCH_ROWS: Final = 1_000_000
 # The list is one column of the run's ledger row.
 MOST_REJECTED: Final = 10_000
+_USUALLY_REJECTED: Final = 1_000
 
 OnError = Literal["stop", "set-aside"]
 
@@ -99,7 +100,7 @@ class SweepSpec(TableSpec):
     handler: Callable[..., Any] | None = None
     atomic: bool = True
     on_error: OnError = "stop"
-    max_rejected: int = 1_000
+    max_rejected: int | None = None
     executor: Executor | Callable[[], Executor] | None = field(default=None, repr=False)
     ahead: int | None = None
     late: Late = "due"
@@ -112,7 +113,19 @@ class SweepSpec(TableSpec):
         if not isinstance(self.atomic, bool):
             raise refused("atomic", "True or False", self.atomic, "atomic=True")
         check_rejecting(self.on_error, self.max_rejected)
+        if self.on_error == "stop" and self.max_rejected is not None:
+            raise refused(
+                "max_rejected",
+                'given with on_error="set-aside"',
+                self.max_rejected,
+                'on_error="set-aside", or remove it',
+            )
         check_executor(self)
+
+    @property
+    def most_rejected(self) -> int:
+        """How many rows a run may set aside."""
+        return _USUALLY_REJECTED if self.max_rejected is None else self.max_rejected
 
     @property
     def is_exactly_once(self) -> bool:
@@ -135,7 +148,8 @@ def check_rejecting(on_error: object, max_rejected: object) -> None:
     """Refuse what says nothing about rows that fail by themselves."""
     if on_error not in get_args(OnError):
         raise refused("on_error", '"stop" or "set-aside"', on_error, 'on_error="set-aside"')
-    count(max_rejected, option="max_rejected", minimum=1, maximum=MOST_REJECTED)
+    if max_rejected is not None:
+        count(max_rejected, option="max_rejected", minimum=1, maximum=MOST_REJECTED)
 
 
 def checksum(kind: str, spec: SweepSpec) -> str:

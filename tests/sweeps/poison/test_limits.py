@@ -119,6 +119,20 @@ def test_options_that_say_nothing_are_refused(option: dict[str, Any]) -> None:
         sweep(**option)
 
 
+def test_a_limit_to_what_nobody_sets_aside_is_refused(field: Field) -> None:
+    """D-1: in a declaration and at a launch, with what makes it count."""
+    stopping: dict[str, Any] = {"set": {"band": "'x'"}, "rows": Rows("orders"), "max_rejected": 5}
+    with pytest.raises(rs.errors.InvalidDeclaration, match='given with on_error="set-aside"'):
+        rs.backfill("totals", **stopping)
+    field.orders(1)
+    totals = sweep(on_error="stop")
+    for given in ({"max_rejected": 5}, {"max_rejected": 5, "on_error": "stop"}):
+        with pytest.raises(InvalidOption, match="stops at the first one") as refused:
+            totals.launch(**given)
+        assert "--on-error set-aside" in refused.value.fix
+    assert totals.launch(max_rejected=5, on_error="set-aside").snapshot().options["max_rejected"] == 5
+
+
 def test_a_launch_may_say_it_in_the_declaration_s_place_and_a_resumed_run_keeps_to_it(field: Field) -> None:
     """N-083, N-085: kept with the run."""
     failing(field, "id % 100 = 10", rows=400)

@@ -184,6 +184,8 @@ def tune(
 
     --rate none lifts the limit. --health replica_lag=30s,vacuum=off changes limits, off and on the whole.
     """
+    if rate is None and batch_rows is None and health is None:
+        raise typer.BadParameter("give what is to change: --rate, --batch-rows or --health")
     session = session_of(context)
     with session.app() as app:
         snapshot = app.run_of(run).tune(rate=rate, batch_rows=batch_rows, health=health_asked(health))

@@ -41,7 +41,7 @@ class LaunchOptions:
     retry_of: UUID | None = None
 
     def __post_init__(self) -> None:
-        check_rejecting(self.on_error or "stop", 1 if self.max_rejected is None else self.max_rejected)
+        check_rejecting(self.on_error or "stop", self.max_rejected)
         if self.rate is not None:
             rate(self.rate, option="rate")
         if self.confirm is not None:
@@ -99,7 +99,10 @@ def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:
 
 
 def _check_rejects(sweep: Sweep[Any], options: LaunchOptions) -> None:
-    """Refuse to let an export leave rows out, or a purge, which reports those that it could not remove anyway."""
+    """Refuse to let an export leave rows out, or a purge, which reports those that it could not remove anyway.
+
+    A limit to what is set aside is refused where nothing would be.
+    """
     given = {"on_error": options.on_error, "max_rejected": options.max_rejected}
     wrong = next((option for option, value in given.items() if value is not None), None)
     if wrong is not None and sweep.sweep_kind != "backfill":
@@ -107,6 +110,13 @@ def _check_rejects(sweep: Sweep[Any], options: LaunchOptions) -> None:
             f"{wrong} is an option of backfills; {sweep.name!r} is of the kind {sweep.sweep_kind!r}.",
             fix=f"launch it without {wrong}=",
             meta={"option": wrong},
+        )
+    on_error = options.on_error or getattr(sweep.spec, "on_error", None)
+    if options.max_rejected is not None and on_error == "stop":
+        raise InvalidOption(
+            f"max_rejected counts rows that are set aside, and this run of {sweep.name!r} stops at the first one.",
+            fix='on_error="set-aside" (--on-error set-aside), or launch it without max_rejected',
+            meta={"option": "max_rejected"},
         )
 
 

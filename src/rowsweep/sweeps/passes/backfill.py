@@ -107,7 +107,7 @@ class BackfillPass(Pass, SecondLook):
         return Limits(
             sweep=self._sweep.name,
             run_id=self._ctx.run_id,
-            most=MOST_REJECTED if retries else options.get("max_rejected") or spec.max_rejected,
+            most=MOST_REJECTED if retries else options.get("max_rejected") or spec.most_rejected,
             seen=max(row.rows, self._at.rows) + row.rejected_rows,
             rejected=row.rejected_rows,
             most_share=None if retries else MOST_SHARE,
