@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
 from pathlib import Path
@@ -248,6 +249,53 @@ def test_a_refusal_names_its_own_fix_and_not_a_resumption_that_would_be_refused_
     with pytest.raises(SweepFailed) as failed:
         field.finish(exporting("second", tmp_path).launch())
     assert failed.value.fix == "overwrite=True replaces what that export wrote; another to= leaves it"
+
+
+def _with_a_folder_in_the_way(folder: Path) -> tuple[Path, str]:
+    (folder / "part-00001.parquet").mkdir()
+    return folder, "part-00001.parquet cannot be read or written: Is a directory"
+
+
+def _with_a_name_too_long(folder: Path) -> tuple[Path, str]:
+    return folder / ("x" * 300), "xxx cannot be read or written: File name too long"
+
+
+def _with_a_marker_in_the_way(folder: Path) -> tuple[Path, str]:
+    (folder / "_rowsweep.json").mkdir()
+    return folder, "_rowsweep.json cannot be read or written: Is a directory"
+
+
+@pytest.mark.parametrize("place", [_with_a_folder_in_the_way, _with_a_name_too_long, _with_a_marker_in_the_way])
+def test_a_place_that_no_other_try_would_make_writable_ends_the_run_by_its_path(
+    field: Field, tmp_path: Path, place: Any
+) -> None:
+    """S-013: terminal, with the path, instead of an attempt after the other with the system's own words."""
+    field.orders(10)
+    folder, words = place(tmp_path)
+    run = exporting("out", folder).launch()
+    with pytest.raises(SweepFailed, match=words):
+        field.finish(run)
+    assert (field.row(run).last_error_code, field.job(run).attempt) == (InvalidOption.code, 1)
+
+
+def test_a_folder_that_may_not_be_written_ends_the_run_and_a_full_disk_does_not(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-013: the one stays as it is, the other may pass."""
+    field.orders(10)
+    opened = LocalDraft.__init__
+    errors = [OSError(errno.ENOSPC, "No space left on device"), PermissionError(errno.EACCES, "Permission denied")]
+
+    def failing(self: LocalDraft, final: Path, temporary: Path) -> None:
+        if errors and final.name.startswith("part-"):
+            raise errors.pop(0)
+        opened(self, final, temporary)
+
+    monkeypatch.setattr(LocalDraft, "__init__", failing)
+    run = exporting("out", tmp_path).launch()
+    with pytest.raises(SweepFailed, match=r"part-00000\.parquet cannot be read or written: Permission denied"):
+        field.finish(run)
+    assert field.job(run).attempt == 2
 
 
 def test_a_file_is_no_place_for_an_export(field: Field, tmp_path: Path) -> None:

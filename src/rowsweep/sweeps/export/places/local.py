@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from rowsweep.errors import InvalidOption
+
+# What stays as it is until somebody changes it; a full disk or a mount that is away may pass.
+_STANDING: Final = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
+)
 
 
 class LocalPlace:
@@ -26,21 +33,16 @@ class LocalPlace:
     def sizes(self) -> dict[str, int]:
         """Answer the bytes of every file by name."""
         try:
-            with os.scandir(self._folder) as entries:
+            with _standing_refused(self._folder), os.scandir(self._folder) as entries:
                 return {entry.name: size for entry in entries if (size := _size(entry)) is not None}
         except FileNotFoundError:
             return {}
-        except NotADirectoryError:
-            raise InvalidOption(
-                f"{self._folder} is, or lies in, a file; an export is a folder of parts.",
-                fix=f"name a folder, such as {str(self._folder.with_suffix('.d'))!r}",
-                meta={"path": str(self._folder)},
-            ) from None
 
     def read(self, name: str) -> bytes | None:
         """Read a file; None where there is none."""
         try:
-            return (self._folder / name).read_bytes()
+            with _standing_refused(self._folder / name):
+                return (self._folder / name).read_bytes()
         except FileNotFoundError:
             return None
 
@@ -56,16 +58,42 @@ class LocalPlace:
 
     def remove(self, name: str) -> None:
         """Remove a file; one that is gone is no error."""
-        (self._folder / name).unlink(missing_ok=True)
+        with _standing_refused(self._folder / name):
+            (self._folder / name).unlink(missing_ok=True)
 
     def draft(self, name: str, tag: str) -> LocalDraft:
         """Begin a file under a hidden name with another ending, which no reader of the folder takes for a part."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return LocalDraft(self._folder / name, self._folder / f".{name}.{tag}.tmp")
+        final = self._folder / name
+        with _standing_refused(final):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if final.is_dir():  # said before the part is made, not once it is to be renamed
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            return LocalDraft(final, self._folder / f".{name}.{tag}.tmp")
 
     def checksum(self, name: str) -> str | None:  # noqa: ARG002 - a file system keeps none
         """Answer none."""
         return None
+
+
+@contextmanager
+def _standing_refused(path: Path) -> Iterator[None]:
+    """Refuse for good, by the path, what no other try would change."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOTDIR:
+            raise InvalidOption(
+                f"{path} is, or lies in, a file; an export is a folder of parts.",
+                fix=f"name a folder, such as {str(path.with_suffix('.d'))!r}",
+                meta={"path": str(path)},
+            ) from None
+        if error.errno in _STANDING:
+            raise InvalidOption(
+                f"{path} cannot be read or written: {error.strerror}.",
+                fix="let the worker's user write there, remove what is in the way, or name another folder: to=",
+                meta={"path": str(path)},
+            ) from error
+        raise
 
 
 def _size(entry: os.DirEntry[str]) -> int | None:
@@ -92,7 +120,8 @@ class LocalDraft:
 
     def publish(self) -> None:
         """Rename it, and store that in the folder."""
-        self._temporary.replace(self._final)
+        with _standing_refused(self._final):
+            self._temporary.replace(self._final)
         folder = os.open(self._final.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
