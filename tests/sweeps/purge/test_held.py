@@ -12,6 +12,7 @@ import pytest
 from psycopg import sql
 
 import rowsweep as rs
+from rowsweep.errors import InvalidDeclaration, SweepFailed
 from rowsweep.sweeps.purge import passes, work
 from rowsweep.sweeps.purge.work import DeleteWork
 from tests.sweeps.field import Background, Field, until
@@ -228,6 +229,26 @@ def test_rows_that_a_trigger_keeps_are_reported(field: Field) -> None:
     assert result["removed"] == {"events": 20}
     assert result["blocked"] == {"events": {work.BY_TRIGGER: {"rows": 10, "keys": []}}}
     assert result["backlog"] == {}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["do instead nothing", "where old.id % 3 = 0 do instead nothing", "do also insert into seen values (old.id)"],
+)
+def test_a_table_with_a_rule_for_delete_is_refused_before_the_first_one(field: Field, rule: str) -> None:
+    """D-8: it would fail with words of Postgres's own, behind the pages whose rows nobody holds."""
+    make_events(field, 30, 5)
+    field.sql("create table seen (id bigint)")
+    field.sql(f"create rule keep as on delete to events {rule}")
+    purge = declare(batch_rows=10, adapt=False)
+    run = purge.launch()
+    with pytest.raises(SweepFailed, match=r"events has a rule for DELETE \(keep\)"):
+        field.finish(run)
+    assert (field.row(run).last_error_code, field.job(run).attempt, left(field)) == (InvalidDeclaration.code, 1, 35)
+    with pytest.raises(InvalidDeclaration, match="has a rule for DELETE"):
+        purge.preview()
+    field.sql("alter table events disable rule keep")
+    assert field.sweep(purge)["removed"] == {"events": 30}
 
 
 # -- rows that go along ------------------------------------------------------------------------------------------

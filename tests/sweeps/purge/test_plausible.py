@@ -28,6 +28,23 @@ def test_more_than_a_fifth_of_a_table_is_refused(field: Field) -> None:
     assert field.job(run).state == "dead", "no second attempt would find anything else"
 
 
+def test_every_target_that_is_too_much_is_named_with_one_share_that_lets_all_through(field: Field) -> None:
+    """D-8: or each refusal would only lead to the next."""
+    make_events(field, 30, 70)
+    make_events(field, 60, 40, table="visits")
+    make_events(field, 1, 99, table="calm")
+    purge = declare(old_events(), old_events("visits"), old_events("calm"), confirm=None)
+    run = purge.launch()
+    assert code_of(field, run) == "X_PURGE_IMPLAUSIBLE"
+    said = field.row(run).last_error or ""
+    assert "30 of the 100 rows of" in said
+    assert "60 of the 100 rows of" in said
+    assert ".calm" not in said
+    assert "more than 20% of each; nothing was deleted" in said
+    assert "confirm=0.6" in said
+    assert field.finish(purge.launch(confirm=0.6))["total"] == 91
+
+
 def test_a_fifth_is_plausible(field: Field) -> None:
     """D-8."""
     make_events(field, 20, 80)

@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from rowsweep.sweeps.keyset.catalog import Table
-from rowsweep.sweeps.purge.catalog import Aged, Reference, find_aged, find_references
+from rowsweep.sweeps.purge.catalog import Aged, Reference, find_aged, find_references, refuse_rules
 from rowsweep.sweeps.purge.statements import PurgeStatements
 from rowsweep.sweeps.refusals import refuse_changed
 from rowsweep.sweeps.setup import check_rows, estimate_rows
@@ -79,10 +79,12 @@ class TargetSetup:
 def check_target(connection: Any, target: RowTarget, at: str) -> TargetSetup:
     """Check a target in an open transaction and answer its setup, with nothing counted yet.
 
-    Raises UnknownSource, InvalidKey, InvalidSweepSql, InvalidDeclaration for a column that holds no instants.
+    Raises UnknownSource, InvalidKey, InvalidSweepSql, InvalidDeclaration for a column that holds no instants or a table
+    with a rule for DELETE.
     """
     table = check_rows(connection, target.rows)
     aged = find_aged(connection, table, target.column)
+    refuse_rules(connection, table)
     is_instant = target.days is None and target.age is None and aged.type != "date"
     return TargetSetup(
         table=table,

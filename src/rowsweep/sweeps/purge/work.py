@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.purge.position import PurgePosition
     from rowsweep.sweeps.purge.setup import TargetSetup
 
-BY_TRIGGER: Final = "a trigger or rule of the table"
+BY_TRIGGER: Final = "a trigger of the table"
 _MOST_ROUNDS: Final = 6
 _WALKED_AHEAD: Final = 20_000
 _PAGES_AHEAD: Final = 50
