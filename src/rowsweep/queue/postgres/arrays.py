@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format
 
 if TYPE_CHECKING:
+    from psycopg import BaseConnection
     from psycopg.abc import AdaptContext, Buffer
 
 # Dimensions, whether there are nulls, the elements' type, how many there are, the number of the first: `array_send`.
@@ -56,8 +57,7 @@ class _TextsDumper(Dumper):
 
     def __init__(self, cls: type, context: AdaptContext | None = None) -> None:
         super().__init__(cls, context)
-        encoding = "utf-8" if self.connection is None else self.connection.info.encoding
-        self._encoding = "utf-8" if encoding == "ascii" else encoding  # of a database that does not care
+        self._encoding = "utf-8" if self.connection is None else encoding_of(self.connection)
 
     def dump(self, obj: Texts) -> Buffer:
         """Write each text with its length; one that stands there as often as its column says the same is made once."""
@@ -69,6 +69,12 @@ class _TextsDumper(Dumper):
             has_nulls |= value is None
             elements.append(element)
         return _head(_TEXT, len(obj), has_nulls) + b"".join(elements)
+
+
+def encoding_of(connection: BaseConnection[Any]) -> str:
+    """Answer how text is sent over a connection."""
+    encoding = connection.info.encoding
+    return "utf-8" if encoding == "ascii" else encoding  # of a database that does not care
 
 
 def register_arrays(adapters: AdaptersMap) -> None:

@@ -99,6 +99,16 @@ def run_each(
     return [cursor.fetchall() for cursor in cursors]
 
 
+def copy_each(connection: psycopg.Connection[Any], text: LiteralString, blocks: Iterable[bytes]) -> None:
+    """Stream each block in by a COPY of its own; the next block is made while the server takes the one before."""
+    waiting = iter(blocks)
+    block = next(waiting, None)
+    while block is not None:
+        with connection.cursor() as cursor, cursor.copy(text) as copy:
+            copy.write(block)
+            block = next(waiting, None)
+
+
 def run_before(
     connection: psycopg.Connection[Any], text: LiteralString, values: Mapping[str, object], behind: Behind
 ) -> list[TupleRow]:

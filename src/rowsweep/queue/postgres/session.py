@@ -12,9 +12,10 @@ from psycopg.pq import TransactionStatus
 
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable
-from rowsweep.queue.postgres.cursor import run, run_before, run_each
+from rowsweep.queue.postgres.arrays import encoding_of
+from rowsweep.queue.postgres.cursor import copy_each, run, run_before, run_each
 from rowsweep.queue.postgres.prepared import run_prepared
-from rowsweep.queue.postgres.sql import render
+from rowsweep.queue.postgres.sql import render, render_script
 from rowsweep.queue.postgres.translate import is_read_only, joined_errors, lost_errors, own_errors
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class JoinedSession:
         self._connection = connection
         self._is_pipelined = pipelined and Pipeline.is_supported()
         self._place = place
+        self.is_own = own
         self._errors = own_errors if own else joined_errors
 
     @property
@@ -153,6 +155,13 @@ class JoinedSession:
         text = render(statement.text, self._place.schema())
         with self._errors(self.place):
             return run_before(self._connection, text, values, behind)
+
+    def copy(self, statement: Statement, blocks: Iterable[Callable[[str], bytes]]) -> None:
+        """Stream blocks in, each by a COPY of its own; a block is made for the connection's encoding."""
+        text = render_script(statement.text, self._place.schema())
+        encoding = encoding_of(self._connection)
+        with self._errors(self.place):
+            copy_each(self._connection, text, (made(encoding) for made in blocks))
 
     @contextmanager
     def unit(self) -> Iterator[Session]:

@@ -12,7 +12,7 @@ from psycopg.sql import Identifier
 
 SCHEMA_MARK: Final = "/* schema */"
 _NAME: Final = re.compile(r"^-- name: (\w+)(?: \((planned for its values)\))?[^\n]*\n", re.MULTILINE)
-_WRITES: Final = re.compile(r"\b(insert|update|delete)\b", re.IGNORECASE)
+_WRITES: Final = re.compile(r"\b(insert|update|delete|copy)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

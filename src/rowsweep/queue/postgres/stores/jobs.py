@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import InvariantBroken, NoQueuesNamed
 from rowsweep.jobs.json_form import json_text
 from rowsweep.options import count
 from rowsweep.queue.postgres.arrays import Longs, Texts, Uuids, texts_or_none
+from rowsweep.queue.postgres.session import JoinedSession
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
+from rowsweep.queue.postgres.stores.copied import can_be_copied, rows_of
 from rowsweep.queue.postgres.stores.settle import settle_values
 from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, ClaimPass, QueueStats
 
@@ -41,6 +44,8 @@ class PostgresJobs:
             return _enqueue(self._session, jobs, _insert(self._session, jobs)) if jobs else []
         parts = list(_parts(jobs, ENQUEUE_ROWS))
         with self._session.unit() as session:
+            if isinstance(session, JoinedSession) and session.is_own and can_be_copied(jobs):
+                return _copy(session, jobs, parts)
             answers = session.rows_each(_SQL[_statement(jobs)], map(enqueue_values, parts))
             answered = zip(parts, answers, strict=True)
             return [result for part, rows in answered for result in _enqueue(session, part, _states(rows))]
@@ -157,6 +162,14 @@ def _enqueue(session: Session, jobs: Sequence[NewJob], inserted: dict[int, Any])
         fix="reindex index x_jobs_name_tenant_idempotency_live_idx",
         meta={"name": lost.name, "idempotency_key": lost.idempotency_key},
     )
+
+
+def _copy(session: JoinedSession, jobs: Sequence[NewJob], parts: Sequence[Sequence[NewJob]]) -> list[EnqueueResult]:
+    """Stream the jobs in; one that could not go in has failed the statement."""
+    instant = session.rows(_SQL["instant"], {})[0][0]
+    session.copy(_SQL["enqueue_copied"], (partial(rows_of, part, instant) for part in parts))
+    session.rows(_SQL["wake"], {"queues": sorted({job.queue or DEFAULT_QUEUE for job in jobs})})
+    return [records.enqueued(job.id, job.run_id, "ready", deduplicated=False) for job in jobs]
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[int, Any]:

@@ -68,6 +68,21 @@ select i.id, i.state
 from inserted i
 join woken w on w.queues >= 0;
 
+-- name: enqueue_copied
+-- Jobs that nobody can have enqueued before, a thousand in a statement, at a third less of the server's time.
+copy /* schema */x_jobs
+  (id, run_id, input, idempotency_key, name, queue, priority, state, max_attempts, run_at, tenant_id,
+   concurrency_key, traceparent, enqueued_by)
+from stdin (format binary);
+
+-- name: instant
+-- When jobs that are copied are due, as the format has it: in microseconds since 2000.
+select (extract(epoch from statement_timestamp()) * 1000000)::bigint - 946684800000000;
+
+-- name: wake
+select count(pg_notify('rowsweep_wake', q.queue))
+from unnest(%(queues)s::text[]) as q (queue);
+
 -- name: find_live_by_key
 -- A statement of its own, because the conflicting row may be newer than the insert's snapshot.
 select w.position, j.id, j.run_id, j.state
