@@ -119,6 +119,18 @@ class Lifecycle:
             self._in_flight += 1
         return _Work(self)
 
+    def work_began(self, amount: int) -> None:
+        """Count pieces of work as in flight that somebody else tells apart, until `work_ended` counts them off."""
+        with self._lock:
+            self._in_flight += amount
+
+    def work_ended(self, amount: int) -> None:
+        """Count off pieces of work that `work_began` counted."""
+        with self._lock:
+            self._in_flight -= amount
+            if amount and not self._in_flight:
+                self._condition.notify_all()
+
     def _finish(self, work: _Work) -> None:
         with self._lock:
             if not work.is_finished:

@@ -76,7 +76,12 @@ class RunSignal:
     @property
     def draining(self) -> bool:
         """Answer whether the process wants to end, so that a long body may stop early; not yet an abort."""
-        return self._draining or (bool(self._parents) and any(parent.draining for parent in self._parents))
+        if self._draining:
+            return True
+        for parent in self._parents:  # noqa: SIM110 - `any` takes three times as long, and each run's end asks
+            if parent.draining:
+                return True
+        return False
 
     def set_draining(self) -> None:
         """Ask for an early stop; aborts nothing."""
@@ -117,7 +122,8 @@ class RunSignal:
         if not self._parents:
             return
         self._draining = self.draining
-        _ = self.aborted
+        if not self._is_aborted:
+            self._follows_abort()
         with self._lock:
             parents, self._parents = self._parents, ()
             was_following = self._is_following

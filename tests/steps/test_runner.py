@@ -243,6 +243,27 @@ def test_an_ended_execution_writes_nothing(shop: Shop) -> None:
         runner.run("late", lambda: 1)
 
 
+@pytest.mark.parametrize("asks", ["before it ends", "only afterwards"])
+def test_steps_that_are_kept_past_the_body_write_nothing(shop: Shop, asks: str) -> None:
+    """S-147, S-141: also where the body itself had asked for none."""
+    contexts: list[Ctx] = []
+
+    @job(tenant="none")
+    def work(ctx: Ctx) -> None:
+        contexts.append(ctx)
+        if asks == "before it ends":
+            assert ctx.step.checkpoint("c").get() is None
+
+    job_id = shop.enqueue(work)
+    (execution,) = shop.worker().tick()
+    assert execution.outcome == "completed"
+    with pytest.raises(Interrupted):
+        contexts[0].step.run("late", lambda: 1)
+    with pytest.raises(Interrupted):
+        contexts[0].step.checkpoint("late").put(1)
+    assert not shop.steps(job_id)
+
+
 def test_a_superseded_run_cannot_store_a_step(shop: Shop) -> None:
     """S-159: LeaseLost, remembered whatever the body makes of it."""
     claim = claimed(shop)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.queue.contract import Driver
 from rowsweep.queue.verdicts import Settlement
+from rowsweep.worker.settler import GROUP
 from tests.worker.shop import BrokenDriver, Shop, logged, until
 
 
@@ -179,10 +181,55 @@ def test_two_settlements_of_one_ledger_row_never_share_a_group(memory: Shop) -> 
     )
     for row in claimed.jobs:
         flight = Flight(replace(row, run_id=shared), work, RunSignal(), claimed_at=0.0)
-        settler.send(flight, Settlement(claim=flight.claim, verdict=Done()))
+        settler.send(flight, Settlement(claim=flight.claim, verdict=Done(), sweep=True))
     until(lambda: len(driver.calls("settle")) >= 2)
     driver.broken.clear()
     assert answered.wait(10)
     settler.stop(5)
     assert answers == [True, True]
     assert {len(group) for (group,) in driver.calls("settle")} == {1}
+
+
+def test_a_group_costs_the_same_however_many_wait_behind_it(memory: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-034: where runs end faster than the database takes their ends, what waits is not walked for each group."""
+    walked, go, many = [0], threading.Event(), 4 * GROUP
+
+    class Walked(deque[Any]):
+        """Counts what is taken out of it."""
+
+        def popleft(self) -> Any:
+            walked[0] += 1
+            return super().popleft()
+
+        def __iter__(self) -> Iterator[Any]:
+            walked[0] += len(self)
+            return super().__iter__()
+
+    class Slow(BrokenDriver):
+        """A driver whose first settle is let go once most runs have ended."""
+
+        def control(self) -> Any:
+            stores = super().control()
+            settle = stores.jobs.settle
+
+            def slow(settlements: Any, *, resent: bool = False) -> Any:
+                assert go.wait(30)
+                return settle(settlements, resent=resent)
+
+            object.__setattr__(stores, "jobs", _Replaced(stores.jobs, slow))
+            return stores
+
+    @job(tenant="none", input=int)
+    def work(ctx: Ctx, number: int) -> None: ...
+
+    monkeypatch.setattr("rowsweep.worker.settler.deque", Walked)
+    work.enqueue_many(list(range(many)))
+    driver = Slow(memory.driver)
+    worker = memory.running(driver=driver, concurrency=100)
+    assert worker._crew is not None
+    settler = worker._crew._settler
+    until(lambda: len(settler._waiting) >= many - GROUP)
+    go.set()
+    until(lambda: worker.stats.processed == many)
+    assert walked == [many]
+    assert max(len(group) for (group,) in driver.calls("settle")) == GROUP

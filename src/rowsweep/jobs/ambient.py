@@ -7,7 +7,7 @@ import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -29,7 +29,7 @@ class Enqueuer(Protocol):
         """Put the jobs on the queue, all or none, over `tx` where given; with `outbox` by way of the outbox."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Surroundings:
     """The run that a call is made in: of which job, and its tenant. Never changed; one is made for every run."""
 
@@ -120,6 +120,16 @@ def enclosing_tenant() -> str | None:
     return None if run is None else run.tenant
 
 
+def enter_run(surroundings: Surroundings) -> Token[Surroundings | None]:
+    """Make a run ambient until `leave_run`: what `inside_run` does, at a third of what a `with` costs."""
+    return _run.set(surroundings)
+
+
+def leave_run(token: Token[Surroundings | None]) -> None:
+    """Make ambient again what was before `enter_run`."""
+    _run.reset(token)
+
+
 class inside_run:  # noqa: N801 - reads as what it does in a `with`
     """Make a run ambient for what is called in the block."""
 
@@ -129,10 +139,10 @@ class inside_run:  # noqa: N801 - reads as what it does in a `with`
         self._surroundings = surroundings
 
     def __enter__(self) -> None:
-        self._token = _run.set(self._surroundings)
+        self._token = enter_run(self._surroundings)
 
     def __exit__(self, *_: object) -> None:
-        _run.reset(self._token)
+        leave_run(self._token)
 
 
 def open_transaction() -> Any:

@@ -99,7 +99,12 @@ class JobHandle(Generic[In, Out]):
     @property
     def has_ledger(self) -> bool:
         """Whether its runs have a row in the ledger of sweeps."""
-        return self.kind != "job"
+        return self.options.kind != "job"
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether anything but its row follows the ends of its runs: a hook, or a row in the ledger."""
+        return self.options.on_settled is not None or self.has_ledger
 
     @property
     def has_shards(self) -> bool:

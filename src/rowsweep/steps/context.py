@@ -12,7 +12,7 @@ from rowsweep.jobs.ctx import Actor
 from rowsweep.steps.cancel import cancel_on_abort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from uuid import UUID
 
     from rowsweep.queue.contract import Driver, StepStore
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 class Running(Protocol):
     """What a context asks of the run it belongs to."""
 
+    job: Job
+    claim: Claim
+    signal: RunSignal
+    services: Any
     asked: Asked | None
+
+    def steps(self, new_runner: Callable[[Any], StepRunner]) -> StepRunner:
+        """Answer what runs its steps, made so when it is first asked for."""
 
     def reporter(self) -> Progress | None:
         """Answer what its progress is reported to."""
@@ -36,17 +43,34 @@ class RunCtx:
     """One execution's context; built afresh for each, so not frozen, which would take three times as long."""
 
     driver: Driver
-    record: Job
-    runner: StepRunner
-    signal: RunSignal
     actor: Actor
-    services: Any
     run: Running
+    new_runner: Callable[[Any], StepRunner]
+
+    @property
+    def record(self) -> Job:
+        """The job's row, as it was claimed."""
+        return self.run.job
+
+    @property
+    def runner(self) -> StepRunner:
+        """What runs the run's steps, made when it is first asked for."""
+        return self.run.steps(self.new_runner)
+
+    @property
+    def signal(self) -> RunSignal:
+        """Aborted when the run must stop."""
+        return self.run.signal
+
+    @property
+    def services(self) -> Any:
+        """What `connect(context=…)` supplies."""
+        return self.run.services
 
     @property
     def claim(self) -> Claim:
         """The claim this execution is fenced by."""
-        return self.runner.claim
+        return self.run.claim
 
     @property
     def job(self) -> str:

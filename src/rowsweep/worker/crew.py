@@ -131,13 +131,13 @@ class Crew:
         except Exception as error:  # noqa: BLE001 - a worker stops also where its database is gone
             emit("jobs.worker.tick-failed", worker_id=self.id, error=error)
 
-    def take_off(self, flight: Flight) -> None:
-        """Count a claim in flight, as work of the process, and keep its lease."""
-        flight.finish_work = self._equipment.lifecycle.begin_work()
-        self.flights.add(flight)
-        if flight.handle.options.on_settled is not None:
+    def take_off(self, flights: Sequence[Flight]) -> None:
+        """Count claims in flight, as work of the process, and keep their leases."""
+        self._equipment.lifecycle.work_began(len(flights))
+        self.flights.add(flights)
+        if any(flight.handle.options.on_settled is not None for flight in flights):
             self.hooks.prepare()
-        self._keeper.admit(flight)
+        self._keeper.admit(flights)
         self._keeper.start()
 
     def fly(self, flights: Sequence[Flight]) -> None:

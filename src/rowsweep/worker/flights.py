@@ -53,7 +53,8 @@ class Flight:
 
     `renewed_at` is the monotonic reading before the last statement that landed for its claim; `permit` is what it
     holds of limiter and caps; `result` is what its body returned, kept for a hook alone; `progress` is what it
-    says of how far it is, made by `new_progress` when it first does; `runner` has its steps while it runs.
+    says of how far it is, made by `new_progress` when it first does; `runner` has its steps while it runs, made when
+    it first asks for them.
     """
 
     # Of the class, and an instance's own once they are something else: one is made for every run.
@@ -63,10 +64,10 @@ class Flight:
     result: Any = None
     progress: Progress | None = None
     new_progress: Callable[[], Progress] | None = None
-    finish_work: Callable[[], None] | None = None
     permit: Permit | None = None
     runner: StepRunner | None = None
     started_at = 0.0
+    _is_over = False
     _is_ended = False
     _is_gone = False
     _settled: Latch | None = None
@@ -103,11 +104,11 @@ class Flight:
 
     def let_go(self) -> None:
         """Let everyone go on that waits for its end."""
-        with self._lock:
-            self._is_gone = True
-            waited_for = self._settled
-        if waited_for is not None:
-            waited_for.set()
+        # Set before it is asked for, as `settled` makes it before it asks: one of the two sees the other.
+        self._is_gone = True
+        if self._settled is not None:
+            with self._lock:
+                self._settled.set()
 
     def reporter(self) -> Progress | None:
         """Answer what its progress is reported to; one for the whole run."""
@@ -115,6 +116,22 @@ class Flight:
             if self.progress is None and self.new_progress is not None:
                 self.progress = self.new_progress()
             return self.progress
+
+    def steps(self, new_runner: Callable[[Flight], StepRunner]) -> StepRunner:
+        """Answer what runs its steps; one for the whole run, made so."""
+        with self._lock:
+            if self.runner is None:
+                self.runner = new_runner(self)
+                if self._is_over:
+                    self.runner.end()
+            return self.runner
+
+    def end_steps(self) -> None:
+        """Say that its body is over: whatever that still does, it writes nothing more."""
+        # Set before the runner is asked for, as `steps` makes that before it asks: one of the two sees the other.
+        self._is_over = True
+        if self.runner is not None:
+            self.runner.end()
 
     @property
     def is_ended(self) -> bool:
@@ -149,16 +166,18 @@ class Flights:
     def __len__(self) -> int:
         return len(self._flights)
 
-    def add(self, flight: Flight) -> None:
-        """Take a claim in."""
+    def add(self, flights: Iterable[Flight]) -> None:
+        """Take claims in."""
         with self._lock:
-            self._flights[flight] = None
+            self._flights.update(dict.fromkeys(flights))
 
-    def remove(self, flights: Iterable[Flight]) -> None:
-        """Let claims go whose ends were answered."""
+    def remove(self, flights: Iterable[Flight]) -> int:
+        """Let claims go whose ends were answered; answer how many were here."""
         with self._lock:
+            before = len(self._flights)
             for flight in flights:
                 self._flights.pop(flight, None)
+            return before - len(self._flights)
 
     def all(self) -> list[Flight]:
         """Answer them as they are now."""

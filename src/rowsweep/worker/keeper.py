@@ -10,6 +10,8 @@ from rowsweep.telemetry.instruments import record_lease_lost
 from rowsweep.timers import Looper
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rowsweep.worker.admission.slots import Slots
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight
@@ -45,9 +47,10 @@ class Keeper:
         """End after the statement under way; answer whether that was within the seconds."""
         return self._looper.stop(timeout)
 
-    def admit(self, flight: Flight) -> None:
-        """Arm the first renewal of a claim that was just made."""
-        flight.renew_at = flight.claimed_at + self._every
+    def admit(self, flights: Sequence[Flight]) -> None:
+        """Arm the first renewal of claims that were just made."""
+        for flight in flights:
+            flight.renew_at = flight.claimed_at + self._every
 
     def report_loss(self, flight: Flight, reason: LeaseLost) -> None:
         """Log and count that a claim was lost under a run."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-import threading
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.errors import InvariantBroken
@@ -29,14 +29,21 @@ _LONGEST_PAUSE: Final = 3.0
 Answer = tuple["Flight", "Settlement", bool]
 
 
-@dataclass(slots=True)
 class _Sending:
-    flight: Flight
-    settlement: Settlement
-    not_before: float = 0.0
-    is_resent: bool = False
-    is_alone: bool = False
-    is_stripped: bool = False
+    # Of the class, and an instance's own once they are something else: one is made for every run.
+    not_before = 0.0
+    is_resent = False
+    is_alone = False
+    is_stripped = False
+
+    def __init__(self, flight: Flight, settlement: Settlement) -> None:
+        self.flight = flight
+        self.settlement = settlement
+
+    @property
+    def is_mixable(self) -> bool:
+        """Whether it may go out with settlements that are sent for the first time."""
+        return not (self.is_resent or self.is_alone)
 
 
 class Settler:
@@ -51,8 +58,9 @@ class Settler:
         self._driver = equipment.driver
         self._clock = equipment.clock
         self._answered = answered
-        self._lock = threading.Lock()
-        self._waiting: list[_Sending] = []
+        self._waiting: deque[_Sending] = deque()
+        # Sent before, or in the way of one of their own group: the settler's thread alone knows them.
+        self._left: list[_Sending] = []
         self._pause = _FIRST_PAUSE
         self._hold_until = float("-inf")
         self._looper = Looper("settler", self._step, timers=equipment.timers, failed=self._failed)
@@ -63,8 +71,7 @@ class Settler:
 
     def send(self, flight: Flight, settlement: Settlement) -> None:
         """Settle as soon as the statement under way has returned."""
-        with self._lock:
-            self._waiting.append(_Sending(flight, settlement))
+        self._waiting.append(_Sending(flight, settlement))
         self._looper.start()
         self._looper.poke()
 
@@ -79,30 +86,26 @@ class Settler:
         group = self._take(now)
         if group:
             self._send(group)
-        with self._lock:
-            instants = [max(sending.not_before, self._hold_until) for sending in self._waiting]
-        return max(min(instants) - now, 0.0) if instants else None
+        if not self._waiting and not self._left:
+            return None
+        due_at = now if self._waiting else min(sending.not_before for sending in self._left)
+        return max(due_at - now, self._hold_until - now, 0.0)
 
     def _take(self, now: float) -> list[_Sending]:
         """Take what may go out together: one of each job and each ledger row, all sent before or none."""
         group: list[_Sending] = []
-        left: list[_Sending] = []
         taken: set[int] = set()
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-        for sending in waiting:
-            job_id, run_id = sending.settlement.claim.job_id.int, sending.flight.job.run_id.int
+        waiting, (self._left, left) = self._waiting, ([], self._left)
+        for sending in left:
             is_mixed = group and (sending.is_resent != group[0].is_resent or sending.is_alone or group[0].is_alone)
             is_early = is_mixed or sending.not_before > now or len(group) == GROUP
-            if is_early or job_id in taken or run_id in taken:
-                left.append(sending)
+            if is_early or not _takes(sending, taken):
+                self._left.append(sending)
             else:
-                taken.add(job_id)
-                taken.add(run_id)
                 group.append(sending)
-        if left:
-            with self._lock:
-                self._waiting[:0] = left
+        while waiting and len(group) < GROUP and (not group or group[0].is_mixable):
+            sending = waiting.popleft()
+            (group if _takes(sending, taken) else self._left).append(sending)
         return group
 
     def _send(self, group: list[_Sending]) -> None:
@@ -142,12 +145,23 @@ class Settler:
 
     def _again(self, sending: _Sending, seconds: float) -> None:
         sending.not_before = self._clock.monotonic() + seconds
-        with self._lock:
-            self._waiting.append(sending)
+        self._left.append(sending)
 
     def _failed(self, error: Exception) -> float:
         emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
         return _FIRST_PAUSE
+
+
+def _takes(sending: _Sending, taken: set[int]) -> bool:
+    """Take a settlement's job, and its ledger row where it has one; False where one of its group has it."""
+    job_id = sending.settlement.claim.job_id.int
+    run_id = sending.flight.job.run_id.int if sending.settlement.sweep else job_id
+    if job_id in taken or run_id in taken:
+        return False
+    taken.add(job_id)
+    if run_id != job_id:
+        taken.add(run_id)
+    return True
 
 
 def _is_about_data(error: Exception) -> bool:

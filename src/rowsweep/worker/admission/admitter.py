@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.queue.records import Job
     from rowsweep.queue.verdicts import Verdict
-    from rowsweep.worker.admission.gate import Gate
+    from rowsweep.worker.admission.gate import Gate, Permit
     from rowsweep.worker.equipment import Equipment
 
 SHED_SECONDS: Final = 1.0
@@ -31,8 +31,8 @@ _TOGETHER: Final = 64
 class Runway(Protocol):
     """What becomes of a flight: it takes off, is flown on a run thread, and is settled."""
 
-    def take_off(self, flight: Flight) -> None:
-        """Count it in flight and keep its lease."""
+    def take_off(self, flights: Sequence[Flight]) -> None:
+        """Count them in flight and keep their leases."""
 
     def fly(self, flights: Sequence[Flight]) -> None:
         """Hand flights of one queue to its run threads."""
@@ -63,39 +63,50 @@ class Admitter:
         Answers what is executed or refused, None where it was shed. Where the slots cannot be asked for, that failure
         is raised and the row is left to its visibility timeout.
         """
-        if not self._gate.is_open_to(handle):
-            self.fly()
+        if self._gate.is_open_to(handle):
+            flight = self._wired(job, handle, claimed_at, None)
+            if flight is not None:
+                self._cleared.append(flight)
+                if len(self._cleared) == _TOGETHER:
+                    self.fly()
+            return flight
+        self.fly()
         answer = self._gate.ask(job, handle, claimed_at)
         if isinstance(answer, Full):
             if answer.cap is not None and answer.refuses:
                 return self._refuse(job, handle, claimed_at, answer.cap)
             self._shed(job, handle, claimed_at, reason=answer.reason)
             return None
-        try:
-            flight = self._wire(job, handle, claimed_at)
-        except Exception as error:  # noqa: BLE001 - the application's context() raised; its row must not wait for a lapse
-            emit("jobs.worker.tick-failed", worker_id=self._worker_id, queue=job.queue, error=error)
-            self._gate.abandon(answer)
-            self._shed(job, handle, claimed_at, reason="context")
-            return None
-        flight.permit = answer if answer.holds_something else None
-        self._runway.take_off(flight)
-        if answer.held:
-            self._gate.slots.start_renewal(job.id, flight.signal.abort)
-        self._cleared.append(flight)
-        if flight.permit is not None or len(self._cleared) == _TOGETHER:
-            self.fly()
+        flight = self._wired(job, handle, claimed_at, answer)
+        if flight is not None:
+            flight.permit = answer if answer.holds_something else None
+            self._runway.take_off([flight])
+            if answer.held:
+                self._gate.slots.start_renewal(job.id, flight.signal.abort)
+            self._runway.fly([flight])
         return flight
 
     def fly(self) -> None:
         """Start the runs that were admitted and have not begun."""
         if self._cleared:
             cleared, self._cleared = self._cleared, []
+            self._runway.take_off(cleared)
             self._runway.fly(cleared)
 
     def hand_back(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> None:
         """Give back a claim that came while the worker was closing."""
         self._end(Flight(job, handle, RunSignal(), claimed_at=claimed_at), GiveBack())
+
+    def _wired(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float, permit: Permit | None) -> Flight | None:
+        """Wire a job's run; where the application's `context()` raises, shed it: its row must not wait for a lapse."""
+        try:
+            return self._wire(job, handle, claimed_at)
+        except Exception as error:  # noqa: BLE001 - whatever the application raised
+            emit("jobs.worker.tick-failed", worker_id=self._worker_id, queue=job.queue, error=error)
+            if permit is not None:
+                self._gate.abandon(permit)
+            self._shed(job, handle, claimed_at, reason="context")
+            return None
 
     def _wire(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight:
         context = self._equipment.context()
@@ -150,5 +161,5 @@ class Admitter:
     def _end(self, flight: Flight, verdict: Verdict) -> None:
         """Settle a claim whose run never began."""
         flight.end()
-        self._runway.take_off(flight)
+        self._runway.take_off([flight])
         self._runway.settle(flight, verdict)

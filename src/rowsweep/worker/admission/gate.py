@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rowsweep.worker.admission.busy import BusyCaps
 from rowsweep.worker.admission.limiter import LimiterFull
@@ -33,9 +33,6 @@ class Permit:
         return self.lease is not None or bool(self.held)
 
 
-_FREE: Final = Permit()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Full:
     """A job may not run now: why, and the cap it is over, None where the limiter said so."""
@@ -63,8 +60,6 @@ class Gate:
 
     def ask(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Permit | Full:
         """Answer a permit, or what is full; nothing is held then, nor after a failure."""
-        if self.is_open_to(handle):
-            return _FREE
         lease = None
         if self._limiter is not None:
             got = self._limiter.acquire(queue=job.queue, tenant=job.tenant_id)

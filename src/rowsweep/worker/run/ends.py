@@ -49,6 +49,8 @@ class Ends:
             if not landed:
                 self._missed(flight, settlement)
                 continue
+            if not flight.handle.is_followed:
+                continue
             if isinstance(settlement.verdict, (Done, Bury, Drop, Refuse)):
                 self._shard_ended(flight.job, flight.handle)
             if _is_one_shard_done(flight, settlement):
@@ -67,7 +69,7 @@ class Ends:
         if permits:
             self._gate.end(permits)
         _report(flights)
-        self._tally.add(flight.execution.outcome for flight in flights if flight.execution is not None)
+        self._tally.add([flight.execution.outcome for flight in flights if flight.execution is not None])
         gone = []
         for flight in flights:
             flight.renew_at = float("inf")
@@ -78,15 +80,12 @@ class Ends:
             else:
                 self._hooks.tell(told, partial(self._let_go, [flight]))
         self._let_go(gone)
-        freed = {flight.job.queue for flight in flights if flight.permit is not None and flight.permit.held}
-        if freed:
+        if permits and (freed := {flight.job.queue for flight in flights if flight.permit and flight.permit.held}):
             self._room_again(freed)
 
     def _let_go(self, flights: Sequence[Flight]) -> None:
-        self._flights.remove(flights)
+        self._lifecycle.work_ended(self._flights.remove(flights))
         for flight in flights:
-            if flight.finish_work is not None:
-                flight.finish_work()
             flight.let_go()
 
     def buried(self, job: Job, handle: JobHandle[Any, Any]) -> None:

@@ -51,44 +51,44 @@ class Executor:
         self._loop = loop
         self._deadlines = deadlines
         self._new_progress = progress.reporter
+        self._new_runner = self._runner
 
     def execute(self, flight: Flight) -> Ending | None:
         """Run one flight to its end, leave the report on it, and answer how its claim ends.
 
         Answers None where its end was decided elsewhere, so that there is nothing left to settle.
         """
-        runner = flight.runner = self._runner(flight)
-        flight.started_at, flight.new_progress = self._clock.monotonic(), self._new_progress
+        flight.started_at = self._clock.monotonic()
+        flight.new_progress = self._new_progress
         disarm = self._armed(flight)
         span = start_run(_as_span(flight)) if is_traced() else None
         result, error = None, None
         try:
-            result = self._body(flight, runner)
+            result = self._body(flight)
         except BaseException as raised:  # noqa: BLE001 - whatever a body raises ends its attempt, never its thread
             error = raised
         finally:
-            runner.end()
+            flight.end_steps()
         try:
-            return self._end(flight, runner, result, error)
+            return self._end(flight, result, error)
         finally:
             if disarm is not None:
                 disarm()
             flight.signal.abort(partial(_over, flight.job.id))
-            flight.runner = None
+            if flight.runner is not None:
+                flight.runner = None
             if span is not None:
                 _end_span(span, flight.execution)
 
     def leave_behind(self, flight: Flight, late: RowsweepError) -> Ending | None:
         """End a run whose body goes on past its deadline: it writes nothing more, and its claim ends as a failure."""
-        runner = flight.runner
-        if runner is None:
-            return None
-        runner.end()
-        return self._end(flight, runner, None, late)
+        flight.end_steps()
+        return self._end(flight, None, late)
 
-    def _end(self, flight: Flight, runner: StepRunner, result: Any, error: BaseException | None) -> Ending | None:
+    def _end(self, flight: Flight, result: Any, error: BaseException | None) -> Ending | None:
         if not flight.end():
             return None
+        runner = flight.runner
         ending = conclude(flight, runner, result=result, error=error, chance=random.random())
         duration_ms = round((self._clock.monotonic() - flight.started_at) * 1000)
         if flight.handle.options.on_settled is not None:
@@ -116,39 +116,45 @@ class Executor:
             arm=None if options.step_timeout is None else partial(self._deadlines.arm, flight),
         )
 
-    def _body(self, flight: Flight, runner: StepRunner) -> Any:
+    def _body(self, flight: Flight) -> Any:
         job, handle = flight.job, flight.handle
         value = handle.options.input.parse(job.input)
         tenant = handle.tenant_for(value)
         ctx = RunCtx(
             driver=self._driver,
-            record=job,
-            runner=runner,
-            signal=flight.signal,
             actor=_NOBODY if tenant is None else Actor(tenant=tenant),
-            services=flight.services,
             run=flight,
+            new_runner=self._new_runner,
         )
-        with ambient.inside_run(Surroundings(job=job.name, job_id=job.id, tenant=tenant)):
-            runner.check_open()
+        token = ambient.enter_run(Surroundings(job.name, job.id, tenant))
+        try:
+            flight.signal.raise_if_aborted()
             answer = handle.body(ctx, value) if handle.takes_input else handle.body(ctx)
             is_awaitable = answer is not None and inspect.isawaitable(answer)
             return self._loop.run(answer, flight.signal) if is_awaitable else answer
+        finally:
+            ambient.leave_run(token)
 
-    def _report(self, flight: Flight, runner: StepRunner, ending: Ending, duration_ms: int) -> Execution:
+    def _report(self, flight: Flight, runner: StepRunner | None, ending: Ending, duration_ms: int) -> Execution:
+        job = flight.job
+        if ending.error is None and runner is None:
+            return Execution(
+                outcome=ending.outcome, job_id=job.id, job=job.name, attempt=job.attempt, duration_ms=duration_ms
+            )
+        trace = runner.trace if runner is not None and runner.has_steps else None
         delay, resume_at = ending.delay_seconds, ending.resume_at
         if resume_at is None and delay is not None:
             resume_at = self._clock.now() + timedelta(seconds=delay)
         return Execution(
             outcome=ending.outcome,
-            job_id=flight.job.id,
-            job=flight.job.name,
-            attempt=flight.job.attempt,
+            job_id=job.id,
+            job=job.name,
+            attempt=job.attempt,
             duration_ms=duration_ms,
             error=ending.error,
             resume_at=resume_at,
-            steps=runner.trace.steps if runner.has_steps else (),
-            replayed=runner.trace.replayed if runner.has_steps else (),
+            steps=() if trace is None else trace.steps,
+            replayed=() if trace is None else trace.replayed,
             deferred=is_rate_limited(ending),
         )
 

@@ -24,18 +24,25 @@ if TYPE_CHECKING:
 
 MAX_RESULT_BYTES: Final = 256 * 1024
 _DONE: Final = Done()
+# Most runs end in the very same way, and nothing changes an ending.
+_COMPLETED: Final = Ending(outcome="completed", verdict=_DONE)
 
 
-def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseException | None, chance: float) -> Ending:
+def conclude(
+    flight: Flight, runner: StepRunner | None, *, result: Any, error: BaseException | None, chance: float
+) -> Ending:
     """Decide a run's end from the run, not from what came out of its body; `chance` is uniform in [0, 1).
 
     A claim that is gone ends it, then a suspension it asked for, then a deadline it passed, then what the body did. A
     failure under a drain's abort is an interruption, whatever was raised.
     """
-    gone = flight.revoked or runner.lost or (None if error is None else _found_gone(flight, error))
+    if error is None and runner is None and result is None and flight.revoked is None and not flight.signal.aborted:
+        return _COMPLETED
+    lost, suspension, has_restarted = _of_steps(runner)
+    gone = flight.revoked or lost or (None if error is None else _found_gone(flight, error))
     if gone is not None:
         return Ending(outcome="interrupted", verdict=None, error=gone)
-    suspension = runner.suspension or (error if isinstance(error, Suspend) else None)
+    suspension = suspension or (error if isinstance(error, Suspend) else None)
     if suspension is not None:
         return _suspended(suspension)
     late = overdue(flight.signal) if flight.signal.aborted else None
@@ -47,8 +54,13 @@ def conclude(flight: Flight, runner: StepRunner, *, result: Any, error: BaseExce
         )
     if _is_drained(error, flight.signal):
         return Ending(outcome="interrupted", verdict=GiveBack(), error=error)
-    attempt = 1 if runner.has_restarted else flight.job.attempt
+    attempt = 1 if has_restarted else flight.job.attempt
     return failed(flight, _underlying(error), attempt=attempt, chance=chance)
+
+
+def _of_steps(runner: StepRunner | None) -> tuple[LeaseLost | None, Suspend | None, bool]:
+    """Answer what a run's steps found out of how it ends, where it has any."""
+    return (None, None, False) if runner is None else (runner.lost, runner.suspension, runner.has_restarted)
 
 
 def failed(flight: Flight, error: BaseException, *, attempt: int, chance: float) -> Ending:
