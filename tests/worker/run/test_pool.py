@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_body_that_blocks_holds_up_none_behind_it() -> None:
 
 
 def test_no_claim_is_wanted_while_flights_wait_in_plenty_and_one_is_where_threads_run_dry() -> None:
-    """D-16: small claims after each of many short runs would cost more than the runs."""
+    """D-16: small claims after each of many short runs would cost more than the runs; a large one would not."""
     harness, gate = Harness(8), threading.Event()
     for amount in (1, 7, 8):
         while harness.pool._busy < amount:
@@ -77,18 +78,19 @@ def test_no_claim_is_wanted_while_flights_wait_in_plenty_and_one_is_where_thread
     gate.set()
     until(lambda: len(harness.done) == 8)
     assert harness.freed
-    for waiting, wanted in ((4, True), (5, False)):
+    for waiting, busy, wanted in ((4, 7, True), (5, 6, True), (5, 7, False), (8, 8, False)):
         harness.pool._waiting.extend([cast("Flight", print)] * (waiting - len(harness.pool._waiting)))
+        harness.pool._busy = busy
         assert harness.pool.wants == wanted
 
 
 def test_a_claim_that_was_put_off_is_asked_for_once_what_waited_has_begun() -> None:
     """S-383: no run may have to end for it."""
-    harness, gate = Harness(3), threading.Event()
-    harness.pool.submit([cast("Flight", lambda: gate.wait(30)), cast("Flight", lambda: gate.wait(31))])
+    harness, gate = Harness(8), threading.Event()
+    harness.pool.submit([cast("Flight", partial(gate.wait, 30 + number)) for number in range(7)])
     until(lambda: harness.freed == [harness.queue])
     gate.set()
-    until(lambda: len(harness.done) == 2)
+    until(lambda: len(harness.done) == 7)
 
 
 def test_a_flight_left_behind_gives_its_place_to_another_thread() -> None:

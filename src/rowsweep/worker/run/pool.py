@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
     from rowsweep.worker.flights import Flight
 
-# A claim brings more once no more than this part of the threads' number waits: the other part lasts while it is made.
+# A claim is made once no more than this part of the threads' number waits, the other part lasting meanwhile; and where
+# it may bring this part of it, so that beside short runs there is always one under way.
 _ENOUGH: Final = 2
+_MANY: Final = 4
 _LOOK_SECONDS: Final = 0.005
 
 _Then = Literal["work", "wait", "look", "end"]
@@ -65,8 +67,10 @@ class RunPool:
 
     @property
     def wants(self) -> bool:
-        """Say whether a claim is worth its statement: not while flights enough wait here for their turn."""
-        return _ENOUGH * len(self._waiting) <= self._size and self._busy < self._size and not self._is_held()
+        """Say whether a claim is worth its statement: not a small one while flights enough wait here for their turn."""
+        if self._busy >= self._size or self._is_held():
+            return False
+        return _ENOUGH * len(self._waiting) <= self._size or _MANY * (self._size - self._busy) >= self._size
 
     def submit(self, flights: Sequence[Flight]) -> None:
         """Hand flights to the threads; where no thread can be started for them, they are refused."""
