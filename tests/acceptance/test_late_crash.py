@@ -47,5 +47,5 @@ def test_late_rows_are_done_once_through_kills_in_the_wait_and_in_the_second_loo
     site.until_state("done")
     site.assert_exact()
     result: Any = site.one("select result from x_jobs")["result"]
-    assert result["late"] == {"rows": late, "writers": 0, "unsure": 0}
+    assert result["late"] == {"rows": late, "writers": 0, "unsure": 0, "proved": True}
     assert site.one("select count(*) as n from x_job_steps where name in ('sweep:writers', 'sweep:late')")["n"] == 2

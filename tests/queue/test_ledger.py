@@ -260,6 +260,15 @@ def test_finish_writes_the_exact_totals(world: World) -> None:
     assert is_near(row.finished_at, world.hands.now())
 
 
+def test_finish_notes_what_is_to_be_said_of_late_rows(world: World) -> None:
+    """N-057: beside what the run was asked for; nothing where there is nothing to say."""
+    job = world.sweep()
+    world.ledger.describe(claim_of(job), job.run_id, estimate=None, waiting_for=None, governed={"held": {"x": 1}})
+    assert world.ledger.finish(claim_of(job), job.run_id, totals(42), late={"writers": 1, "unsure": None}) is True
+    options = world.row(job.run_id).options
+    assert (options["late"], options["governor"]["held"]) == ({"writers": 1, "unsure": None}, {"x": 1})
+
+
 def test_a_finished_run_has_no_error_of_an_attempt_that_was_made_good(world: World) -> None:
     """D-36, N-033: shown while it is tried again; gone with the end that the next attempt reached, as on the job."""
     job = world.sweep()

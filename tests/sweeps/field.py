@@ -24,7 +24,8 @@ from rowsweep.worker.worker import Worker
 
 PATIENCE_SECONDS = 20.0
 QUEUE_TABLES = ("x_jobs", "x_job_steps", "x_backfills", "x_job_workers", "x_job_counters", "x_job_pauses")
-NONE_LATE = {"rows": 0, "writers": 0, "unsure": 0}
+NONE_LATE = {"rows": 0, "writers": 0, "unsure": 0, "proved": True}
+NONE_SEEN = {**NONE_LATE, "proved": False}
 NOW = Retry(attempts=3, base="0s", jitter=False)
 
 

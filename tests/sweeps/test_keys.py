@@ -12,7 +12,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.jobs.registry import reset_jobs
-from tests.sweeps.field import NONE_LATE, Field
+from tests.sweeps.field import NONE_LATE, NONE_SEEN, Field
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def test_any_size_of_batch_and_table_comes_out_even(field: Field, form: str, row
         reset_jobs()
         totals = field.sweep(declare(form, kind, [], rs.Rows("t"), batch_rows), force=True)
         expected = {"rows": rows, "written": 0 if form == "free" else rows, "batches": -(-rows // batch_rows)}
-        assert totals == expected | {"rejected": 0, "remaining": None, "late": NONE_LATE}
+        assert totals == expected | {"rejected": 0, "remaining": None, "late": NONE_SEEN}
         assert field.one("select count(*) from t where hits = %s", [times]) == rows
 
 

@@ -28,7 +28,7 @@ from rowsweep.errors import (
 )
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.sweeps.run import Run
-from tests.sweeps.field import NONE_LATE, Background, Field, until, wait_for
+from tests.sweeps.field import NONE_SEEN, Background, Field, until, wait_for
 
 ORDERS = rs.Rows("orders")
 
@@ -277,7 +277,7 @@ def test_waiting_ends_with_the_run_or_with_its_error(field: Field) -> None:
         "batches": 1,
         "rejected": 0,
         "remaining": None,
-        "late": NONE_LATE,
+        "late": NONE_SEEN,
     }
 
     @rs.backfill("failing", rows=ORDERS, retry=rs.Retry(attempts=1))

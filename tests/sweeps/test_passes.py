@@ -19,7 +19,7 @@ from rowsweep.sweeps.passes.position import as_checkpoint
 from rowsweep.sweeps.run import ledger_of
 from rowsweep.telemetry import instruments
 from tests.statements import note_statements
-from tests.sweeps.field import NONE_LATE, NOW, Background, Field, fields_of, wait_for
+from tests.sweeps.field import NONE_SEEN, NOW, Background, Field, fields_of, wait_for
 
 ORDERS = rs.Rows("orders")
 
@@ -85,7 +85,7 @@ def test_a_pass_goes_on_behind_its_checkpoint(field: Field, at: int) -> None:
         "batches": 5,
         "rejected": 0,
         "remaining": None,
-        "late": NONE_LATE,
+        "late": NONE_SEEN,
     }
     assert hits(field) == [(1, 18)]
     row = field.row(run)

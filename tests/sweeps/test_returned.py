@@ -11,7 +11,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.errors import SweepFailed
-from tests.sweeps.field import NONE_LATE, Field
+from tests.sweeps.field import NONE_SEEN, Field
 
 Handler = Callable[[rs.Batch], Any]
 
@@ -129,7 +129,7 @@ def test_whatever_holds_rows_is_taken(field: Field, name: str) -> None:
         "batches": 3,
         "rejected": 0,
         "remaining": None,
-        "late": NONE_LATE,
+        "late": NONE_SEEN,
     }
     assert field.sql("select band, count(*) from orders group by 1") == [("b", 9)]
 

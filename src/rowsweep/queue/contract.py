@@ -147,8 +147,11 @@ class LedgerStore(Protocol):
         those there, by name; its `signals` replace them.
         """
 
-    def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals) -> bool:
-        """Set `done` with the exact totals, under the claim; done again it changes nothing."""
+    def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals, *, late: Mapping[str, Any] | None = None) -> bool:
+        """Set `done` with the exact totals, under the claim; done again it changes nothing.
+
+        `late` goes into the row's options: what is to be said of rows that were committed behind the sweep.
+        """
 
     def get(self, run_id: UUID) -> Backfill | None:
         """Answer one row."""

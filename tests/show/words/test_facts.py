@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rowsweep.show.html.run import snapshot_html
 from rowsweep.show.plain import details, snapshot_line
 from rowsweep.show.tables.sweeps import ledger_table
 from rowsweep.show.terminal import SweepView
@@ -31,6 +32,21 @@ def test_an_unknown_total_is_said_to_be_unknown_and_has_no_percentage() -> None:
     assert facts.rows_words(unknown) == "823,000 rows, total unknown"
     assert facts.percent_words(unknown) == ""
     assert "ETA unknown" in facts.facts(unknown)
+
+
+def test_what_a_run_that_is_done_leaves_open_is_said_in_every_view() -> None:
+    """N-057: who outlived the wait, and rows that cannot be told; in short where there is little room."""
+    told = {"late": {"rows": 3, "writers": 2, "unsure": 1_200, "proved": False}, "rate": "5/s"}
+    done = snapshot(status="done", words="done", options=told)
+    assert facts.trouble(done) == f"2 open writers unseen, 1,200 in doubt: rowsweep sweeps verify {done.run_id}"
+    assert ledger_table([done]).rows[0][2].text.endswith("done, 2 open writers unseen, 1,200 in doubt")
+    assert "2 open writers unseen" in "".join(drawn(SweepView(done)))
+    assert "2 open writers unseen" in snapshot_html(done)
+    assert dict(details(done))["options"] == '{"rate": "5/s"}'
+    unknown = snapshot(status="done", words="done", options={"late": {"writers": 0, "unsure": None}})
+    assert facts.trouble(unknown) == f"rows in doubt: rowsweep sweeps verify {unknown.run_id}"
+    for nothing in ({"late": {"rows": 3, "writers": 0, "unsure": 0}}, {"late": "x"}, None):
+        assert facts.trouble(snapshot(status="done", words="done", options=nothing)) is None
 
 
 def test_what_the_governor_did_is_said_and_its_record_is_no_option() -> None:

@@ -13,7 +13,8 @@ import pytest
 import rowsweep as rs
 from tests.sweeps.field import NONE_LATE, Background, Field, fields_of, until
 
-ONE_LATE = {"rows": 1, "writers": 0, "unsure": 0}
+ONE_LATE = {"rows": 1, "writers": 0, "unsure": 0, "proved": True}
+ONE_UNPROVED = {**ONE_LATE, "proved": False}
 UNSWEPT = "select id from orders where total is distinct from price * qty"
 INSERT = "insert into orders (id, price, qty) values (3, 2, 5)"
 
@@ -85,7 +86,7 @@ def test_several_writers_are_waited_for_and_one_that_rolls_back_leaves_nothing(f
             second.commit()
 
         totals = swept_while_open(field, totals_sweep(), end)
-    assert totals["late"] == {"rows": 3, "writers": 0, "unsure": 0}
+    assert totals["late"] == {"rows": 3, "writers": 0, "unsure": 0, "proved": True}
     assert field.sql(UNSWEPT) == []
 
 
@@ -129,10 +130,13 @@ def test_one_that_outlives_the_wait_is_said_and_shown(field: Field, caplog: pyte
     caplog.set_level("INFO", logger="rowsweep")
     with writing(field, INSERT):
         totals = field.sweep(totals_sweep(late_wait="0s"))
-        assert totals["late"] == {"rows": 0, "writers": 1, "unsure": 0}
+        assert totals["late"] == {"rows": 0, "writers": 1, "unsure": 0, "proved": True}
     (said,) = fields_of(caplog.records, "sweeps.late.unseen")
     assert (said["writers"], said["rows"]) == (1, 0)
     assert said["fix"] == "rowsweep sweeps verify totals"
+    (snapshot,) = field.app.runs(name="totals")
+    assert snapshot.options["late"] == totals["late"]
+    assert f"1 open writer unseen: rowsweep sweeps verify {snapshot.run_id}" in repr(rs.attach("totals"))
 
 
 def test_composite_and_text_keys_are_looked_at_again_too(field: Field) -> None:
@@ -186,5 +190,5 @@ def test_shards_that_leave_a_row_that_matches_prove_nothing(field: Field) -> Non
         until(waits_for_writers(field, run))
         writer.commit()
         totals = run.wait(timeout="20s")
-    assert totals["late"] == ONE_LATE
+    assert totals["late"] == ONE_UNPROVED
     assert field.sql("select id, qty from orders where qty < 2 order by id") == [(3, 1), (19, 1)]

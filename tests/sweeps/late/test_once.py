@@ -54,7 +54,7 @@ def test_a_sweep_whose_condition_holds_behind_it_repeats_no_row(field: Field) ->
             writer.commit()
 
         totals = swept_while_open(field, plus_one("price > 0"), end)
-    assert totals["late"] == {"rows": 1, "writers": 0, "unsure": 1}
+    assert totals["late"] == {"rows": 1, "writers": 0, "unsure": 1, "proved": False}
     assert quantities(field) == {**dict.fromkeys(range(1, 21), 1), 3: 2}  # the late row had 5 where the others had 4
 
 
@@ -69,7 +69,7 @@ def test_a_condition_that_one_row_outlasts_is_not_used_up(field: Field) -> None:
             writer.commit()
 
         totals = swept_while_open(field, plus_one("qty < 5"), end)
-    assert (totals["rows"], totals["late"]) == (20, {"rows": 0, "writers": 0, "unsure": 1})
+    assert (totals["rows"], totals["late"]) == (20, {"rows": 0, "writers": 0, "unsure": 1, "proved": False})
     assert field.one("select qty from orders where id = 7") == 4
 
 
@@ -127,7 +127,7 @@ def test_a_handler_that_leaves_a_row_as_it_is_sees_no_row_twice(field: Field, wr
             writer.commit()
 
         totals = swept_while_open(field, sweep, end)
-    assert totals["late"] == {"rows": 1, "writers": 0, "unsure": 1}
+    assert totals["late"] == {"rows": 1, "writers": 0, "unsure": 1, "proved": False}
     assert field.sql("select id from seen group by id having count(*) > 1") == []
 
 
@@ -250,7 +250,7 @@ def test_a_row_that_a_savepoint_of_the_handler_leaves_is_left(field: Field) -> N
             writer.commit()
 
         totals = swept_while_open(field, bands, end)
-    assert totals["late"] == {"rows": 1, "writers": 0, "unsure": 1}
+    assert totals["late"] == {"rows": 1, "writers": 0, "unsure": 1, "proved": False}
 
 
 def test_a_row_that_a_part_of_a_failing_page_leaves_is_left(field: Field) -> None:
@@ -279,7 +279,7 @@ def test_a_row_that_a_part_of_a_failing_page_leaves_is_left(field: Field) -> Non
             writer.commit()
 
         totals = swept_while_open(field, bands, end)
-    assert (totals["rejected"], totals["late"]) == (1, {"rows": 1, "writers": 0, "unsure": 1})
+    assert (totals["rejected"], totals["late"]) == (1, {"rows": 1, "writers": 0, "unsure": 1, "proved": False})
     assert sorted(calls) == [1, 2, 3, 4, 6, 7, 8]
 
 

@@ -34,7 +34,7 @@ def test_without_a_condition_rows_that_were_there_are_counted_unless_they_may_be
 
         totals = swept_while_open(field, totals_sweep(where=None, late=late), end)
     is_again = late == "again"
-    assert totals["late"] == {"rows": 1 + is_again, "writers": 0, "unsure": 1 - is_again}
+    assert totals["late"] == {"rows": 1 + is_again, "writers": 0, "unsure": 1 - is_again, "proved": is_again}
     assert field.sql(UNSWEPT) == ([] if is_again else [(2,)])
 
 
@@ -43,7 +43,7 @@ def test_report_sweeps_nothing_again(field: Field) -> None:
     orders_without(field, 3)
     with writing(field, INSERT) as writer:
         totals = swept_while_open(field, totals_sweep(late="report"), writer.commit)
-    assert (totals["late"], totals["remaining"]) == ({"rows": 0, "writers": 0, "unsure": 1}, 1)
+    assert (totals["late"], totals["remaining"]) == ({"rows": 0, "writers": 0, "unsure": 1, "proved": False}, 1)
 
 
 @pytest.mark.parametrize("where", [None, "band is null"])
@@ -80,7 +80,7 @@ def test_at_least_once_frames_are_not_all_done_again(field: Field, where: str | 
         return batch.frame.select("id", band=pl.lit("done"))
 
     with writing(field, INSERT) as writer:
-        assert swept_while_open(field, index, writer.commit)["late"] == ONE_LATE
+        assert swept_while_open(field, index, writer.commit)["late"] == {**ONE_LATE, "proved": where == "band is null"}
     assert seen == [1, 2, 4, 5, 6, 7, 8, 3]
 
 
@@ -106,7 +106,7 @@ def test_another_source_is_looked_at_again_too(field: Field, where: str, found: 
 
         totals = swept_while_open(field, bands, last.commit)
     assert seen == [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, *found]
-    assert totals["late"] == {"rows": len(found), "writers": 0, "unsure": 0}
+    assert totals["late"] == {"rows": len(found), "writers": 0, "unsure": 0, "proved": where == "band is null"}
 
 
 @pytest.mark.parametrize("where", ["band is null", "price > 0"])
@@ -121,5 +121,5 @@ def test_pages_that_are_computed_ahead_are_looked_behind_too(field: Field, where
         rows = rs.Rows("orders", where=where)
         sweep = rs.backfill("bands", banded, rows=rows, executor=threads, batch_rows=4, adapt=False)
         totals = swept_while_open(field, sweep, writer.commit)
-    assert totals["late"] == ONE_LATE
+    assert totals["late"] == {**ONE_LATE, "proved": where == "band is null"}
     assert field.one("select band from orders where id = 3") == "done"

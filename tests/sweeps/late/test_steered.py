@@ -88,7 +88,7 @@ def test_the_time_of_the_wait_goes_on_while_nobody_works(field: Field) -> None:
         earlier = "jsonb_set(output, '{{at}}', to_jsonb((now() - interval '2h')::text))"
         field.queue_sql(f"update {{x_job_steps}} set output = {earlier} where name = 'sweep:writers'")
         run.resume()
-        assert field.finish(run)["late"] == {"rows": 0, "writers": 1, "unsure": 0}
+        assert field.finish(run)["late"] == {"rows": 0, "writers": 1, "unsure": 0, "proved": True}
 
 
 @pytest.mark.parametrize("atomic", [True, False])

@@ -18,8 +18,8 @@ from rowsweep.sweeps.batch.source import Lender
 from rowsweep.sweeps.keyset.catalog import find_table
 from rowsweep.sweeps.late.unseen import look, scan
 from rowsweep.sweeps.late.unseen.snapshot import EndSnapshot
-from tests.sweeps.field import NONE_LATE, NOW, Background, Field, fields_of, until
-from tests.sweeps.late.test_look import ONE_LATE, has_found_writers, swept_while_open, waits_for_writers, writing
+from tests.sweeps.field import NOW, Background, Field, fields_of, until
+from tests.sweeps.late.test_look import ONE_UNPROVED, has_found_writers, swept_while_open, waits_for_writers, writing
 
 LATE = "insert into counted (id) values (3)"
 TOUCH = "update counted set note = 'theirs' where id = 5"
@@ -43,8 +43,8 @@ def odd(field: Field) -> list[tuple[int, int]]:
     return field.sql("select id, done from counted where done <> 1 order by id")
 
 
-def late(rows: int, unsure: int | None = 0, writers: int = 0) -> dict[str, int | None]:
-    return {"rows": rows, "writers": writers, "unsure": unsure}
+def late(rows: int, unsure: int | None = 0, writers: int = 0) -> dict[str, int | bool | None]:
+    return {"rows": rows, "writers": writers, "unsure": unsure, "proved": False}
 
 
 @pytest.mark.parametrize("until_", ["end", "start"])
@@ -68,7 +68,7 @@ def test_what_a_savepoint_wrote_that_was_over_before_the_end_is_found(field: Fie
     """N-057: its transaction id is in no snapshot's list, and those of the sweep's own batches lie around it."""
     counted(field, 3)
     with writing(field, "savepoint a", LATE, "release a") as writer:
-        assert swept_while_open(field, counting(), writer.commit)["late"] == ONE_LATE
+        assert swept_while_open(field, counting(), writer.commit)["late"] == ONE_UNPROVED
     assert odd(field) == []
 
 
@@ -169,7 +169,7 @@ def test_a_table_nobody_else_writes_to_is_not_looked_over(field: Field, monkeypa
     monkeypatch.setattr(scan.Scan, "next", looked)
     with field.other() as reader:
         reader.execute("begin; select from counted")
-        assert field.sweep(counting(set={"note": "id::text"}))["late"] == NONE_LATE
+        assert field.sweep(counting(set={"note": "id::text"}))["late"] == late(0)
 
 
 # -- what loses the snapshot ------------------------------------------------------------------------------------------
@@ -345,5 +345,5 @@ def test_a_role_s_own_timeouts_do_not_end_it(hurried: Field) -> None:
         sweeping = Background(lambda: field.finish(run))
         until(lambda: any(seconds > 0.6 for _, seconds in snapshots(field)))
         writer.commit()
-        assert sweeping.result()["late"] == ONE_LATE
+        assert sweeping.result()["late"] == ONE_UNPROVED
     assert odd(field) == []

@@ -17,7 +17,7 @@ from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.poison import closing, work
 from rowsweep.sweeps.run import Run
-from tests.sweeps.field import NONE_LATE, Field, fields_of, until
+from tests.sweeps.field import NONE_SEEN, Field, fields_of, until
 
 BAD = (7, 8, 21, 40)
 
@@ -53,7 +53,7 @@ def test_rows_that_fail_in_the_database_are_listed_and_all_others_done(field: Fi
     poisoned(field)
     run = in_database().launch()
     totals = field.finish(run)
-    assert totals == {"rows": 56, "written": 56, "batches": 4, "rejected": 4, "remaining": None, "late": NONE_LATE}
+    assert totals == {"rows": 56, "written": 56, "batches": 4, "rejected": 4, "remaining": None, "late": NONE_SEEN}
     assert done(field) == others()
     assert listed(run) == list(BAD)
     assert run.rejected()["error"].to_list() == ["DivisionByZero: division by zero"] * 4

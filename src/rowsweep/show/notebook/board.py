@@ -17,6 +17,7 @@ from rowsweep.show.notebook import outputs
 from rowsweep.show.notebook.live import PanelView, Steered
 from rowsweep.show.words import facts, values
 from rowsweep.show.words.clean import as_html
+from rowsweep.show.words.late import late_words
 
 if TYPE_CHECKING:
     from rowsweep.operate.board import Board
@@ -150,7 +151,7 @@ class _Row:
         cells = [
             as_html(run.name),
             f"{state} {as_html(facts.percent_words(run))}",
-            ", ".join(filter(None, [f"{values.number(run.rows)} rows", facts.aside_words(run)])),
+            ", ".join(filter(None, [f"{values.number(run.rows)} rows", facts.aside_words(run), late_words(run)])),
             "" if rate is None else values.rate(rate),
             left,
         ]

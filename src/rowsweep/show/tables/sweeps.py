@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.show.tables.table import Cell, Column, Table
 from rowsweep.show.words import facts, values
 from rowsweep.show.words.governing import is_held
+from rowsweep.show.words.late import late_words
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
@@ -170,7 +171,7 @@ def _state_words(snapshot: Snapshot) -> str:
     percent = facts.percent_words(snapshot) if snapshot.is_open else ""
     shards = facts.shard_words(snapshot) if snapshot.is_open else ""
     words = f"{'held' if is_held(snapshot) else snapshot.words} {percent}".rstrip()
-    return ", ".join(filter(None, [words, shards, facts.aside_words(snapshot)]))
+    return ", ".join(filter(None, [words, shards, facts.aside_words(snapshot), late_words(snapshot)]))
 
 
 def _state(words: str, tone: facts.Tone) -> Cell:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from rowsweep.show.words import values
 from rowsweep.show.words.clean import clean, one_line
 from rowsweep.show.words.governing import heeded_words, held_words, slow_words
+from rowsweep.show.words.late import late_trouble
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.shards.shown import ShardSnapshot
@@ -146,7 +147,7 @@ def trouble(snapshot: Snapshot) -> str | None:
         code = f"{clean(snapshot.last_error_code)}: " if snapshot.last_error_code else ""
         text = one_line(snapshot.last_error)
         return text if code in text else code + text
-    return None
+    return late_trouble(snapshot) or None
 
 
 def pause_words(snapshot: Snapshot) -> str:

@@ -53,17 +53,21 @@ def judge(spec: SweepSpec, setup: Setup, writers: Writers, proof: Proof) -> Look
     may_repeat = spec.late == "again" or not spec.is_exactly_once
     if spec.late == "report":
         return None
-    if assignments is not None and proof.converges and (rows.where is not None or spec.late == "again"):
-        return Look(also=would_change(setup.statements(rows), assignments))
-    if rows.where is not None and proof.uses_up:
-        return Look(also=None)
+    if is_proved(spec, proof):
+        converges = assignments is not None and proof.converges
+        return Look(also=would_change(setup.statements(rows), assignments or {}) if converges else None)
     return Look(also=written_by(writers)) if may_repeat and writers.open else None
+
+
+def is_proved(spec: SweepSpec, proof: Proof) -> bool:
+    """Whether the rows themselves tell which of them are due: none is missed then that was committed by the look."""
+    by_set = spec.assignments is not None and proof.converges and (spec.rows.where is not None or spec.late == "again")
+    return spec.late != "report" and (by_set or (spec.rows.where is not None and proof.uses_up))
 
 
 def needs_snapshot(spec: SweepSpec, proof: Proof) -> bool:
     """Whether nothing but a snapshot of the sweep's end tells late rows from those that were done."""
-    is_told = spec.rows.where is not None and (proof.converges or proof.uses_up)
-    return spec.late == "due" and spec.is_exactly_once and not is_told
+    return spec.late == "due" and spec.is_exactly_once and not is_proved(spec, proof)
 
 
 def only_of(others: sql.Composed, also: sql.Composed, *, otherwise: bool) -> sql.Composed:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.late.aside import not_set_aside
-from rowsweep.sweeps.late.judging import Look, Proof, judge, needs_snapshot, written_by
+from rowsweep.sweeps.late.judging import Look, Proof, is_proved, judge, needs_snapshot, written_by
 from rowsweep.sweeps.late.seeking import seeking
 from rowsweep.sweeps.late.spending import Spending
 from rowsweep.sweeps.late.unseen.look import UnseenLook
@@ -32,15 +32,18 @@ class Late:
     """What came of late commits: rows swept by the second look, transactions that outlived the wait, rows in doubt.
 
     `unsure` are rows that open transactions wrote and that may have been done before; None where they were not counted.
+    `proved` says that the rows themselves tell what is due, so that nothing is missed that was committed by then. Else
+    only the transactions that were open at the last page were looked for: what others left behind it is not known.
     """
 
     rows: int = 0
     writers: int = 0
     unsure: int | None = 0
+    proved: bool = False
 
-    def as_json(self) -> dict[str, int | None]:
+    def as_json(self) -> dict[str, int | bool | None]:
         """Answer it as a part of the run's result."""
-        return {"rows": self.rows, "writers": self.writers, "unsure": self.unsure}
+        return {"rows": self.rows, "writers": self.writers, "unsure": self.unsure, "proved": self.proved}
 
 
 class SecondLook(UnseenLook):
@@ -96,11 +99,15 @@ class SecondLook(UnseenLook):
 
     def _look_again(self) -> None:
         """Wait for the writers that were open at the last page, then sweep what is due; a resumed look goes on."""
-        if self._setup.is_over_nothing or self._setup.only is not None or not self._setup.looks_again:
+        if self._setup.is_over_nothing or self._setup.only is not None:
+            self._late = Late(proved=True)
+            return
+        if not self._setup.looks_again:
             return
         swept = self._at.rows
         writers, unsure = self._looked()
-        self._late = Late(rows=self._at.rows - swept, writers=writers, unsure=unsure)
+        proved = is_proved(self._sweep.spec, self._proof())
+        self._late = Late(rows=self._at.rows - swept, writers=writers, unsure=unsure, proved=proved)
         self._tell()
 
     def _looked(self) -> tuple[int, int | None]:

@@ -56,6 +56,10 @@ class BackfillPass(Pass, SecondLook):
         held = None if self._snapshot is None else self._snapshot.backend_pid
         return super()._backends() if held is None else [*super()._backends(), held]
 
+    def _told_late(self) -> dict[str, Any] | None:
+        late = self._late
+        return late.as_json() if late.writers or late.unsure != 0 else None
+
     def _more_totals(self) -> dict[str, Any]:
         return {"late": self._late.as_json()}
 

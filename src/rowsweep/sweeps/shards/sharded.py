@@ -270,7 +270,7 @@ class Sharded(Pass):
             row = stores.ledger.get(run_id)
             if row is None or not stores.shards.put(claim, run_id, final_figures(row, self._ended)):
                 raise self._lost()
-            stores.ledger.finish(claim, run_id, final_totals(row, self._at))
+            stores.ledger.finish(claim, run_id, final_totals(row, self._at), late=self._told_late())
 
     def _more_totals(self) -> dict[str, Any]:
         more = super()._more_totals()

@@ -89,12 +89,14 @@ class MemoryLedger:
         return self._change(claim, run_id, columns)
 
     @locked
-    def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals) -> bool:
+    def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals, *, late: Mapping[str, Any] | None = None) -> bool:
         """Set `done` with the exact totals, under the claim."""
         row = self._state.ledger.get(run_id)
         if row is not None and row.status == "done":
             return self._state.held(claim) is not None
-        finished = {"status": "done", "waiting_for": None, "finished_at": self._state.now()}
+        finished: dict[str, Any] = {"status": "done", "waiting_for": None, "finished_at": self._state.now()}
+        if late is not None and row is not None:
+            finished["options"] = jsonb.bind({**(jsonb.read(row.options) or {}), "late": dict(late)})
         made_good = {"last_error": None, "last_error_code": None}
         return self._change(claim, run_id, {**_figures(totals), **finished, **made_good})
 

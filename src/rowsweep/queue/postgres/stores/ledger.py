@@ -108,9 +108,10 @@ class PostgresLedger:
         }
         return bool(self._session.rows(_SQL["describe"], values))
 
-    def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals) -> bool:
+    def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals, *, late: Mapping[str, Any] | None = None) -> bool:
         """Set `done` with the exact totals, under the claim."""
-        values = {**claim_values(claim), "run_id": run_id, **_figures(totals)}
+        noted = None if late is None else json_text({"late": dict(late)})
+        values = {**claim_values(claim), "run_id": run_id, "noted": noted, **_figures(totals)}
         return bool(self._session.rows(_SQL["finish"], values))
 
     def get(self, run_id: UUID) -> Backfill | None:

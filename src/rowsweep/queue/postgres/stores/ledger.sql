@@ -178,7 +178,9 @@ finished as (
   set status = 'done', rows = %(rows)s::bigint, written = %(written)s::bigint, batches = %(batches)s::bigint,
       cursor = %(cursor)s::jsonb, active_seconds = %(active_seconds)s::double precision,
       samples = coalesce(%(samples)s::jsonb, b.samples), waiting_for = null, last_error = null,
-      last_error_code = null, finished_at = now(), updated_at = now()
+      last_error_code = null, finished_at = now(), updated_at = now(),
+      options = case when %(noted)s::jsonb is null then b.options
+                     else coalesce(b.options, '{}') || %(noted)s::jsonb end
   from job
   where b.run_id = %(run_id)s::uuid and b.status <> 'done'
   returning b.run_id
