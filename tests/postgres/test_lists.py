@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.records import ClaimOptions, ClaimPass, Job, claim_of
@@ -85,6 +86,38 @@ def test_a_list_that_another_look_is_dropping_is_left_to_it(driver: PostgresDriv
     assert count(other, UNLISTED) == 0
 
 
+def test_a_look_leaves_a_caller_s_transaction_as_durable_as_it_was(driver: PostgresDriver, other: Rows) -> None:
+    """S-092: what else is in it is the caller's, who may count on its commit."""
+    driver.stores().jobs.enqueue([new_job()])
+    done(driver, claim(driver, 1).jobs)
+    options = ClaimOptions(queues=["default"], names=["mail"], worker_id="w2", limit=10)
+    other.execute("set synchronous_commit = on")
+    with other.transaction():
+        assert driver.join(other).jobs.claim(options).jobs == []
+        assert other.execute("show synchronous_commit").fetchone() == ("on",)
+    assert lists(other) == []
+
+
+def test_a_look_that_only_drops_lists_waits_for_no_disk(dsn: str, driver: PostgresDriver, other: Rows) -> None:
+    """N-032: it stands between a job and its start; one that takes a job again commits as durably as a claim."""
+    other.execute("create table heard (setting text)")
+    other.execute(
+        "create function hear() returns trigger language plpgsql as "
+        "$$ begin insert into heard values (current_setting('synchronous_commit')); return null; end $$"
+    )
+    other.execute("create trigger hear after delete on x_job_claims for each statement execute function hear()")
+    options = f"{conninfo_to_dict(dsn)['options']} -csynchronous_commit=on"
+    durable = PostgresDriver(make_conninfo(dsn, options=options))
+    durable.stores().jobs.enqueue([new_job() for _ in range(3)])
+    done(durable, claim(durable, 1).jobs)
+    (lapsing, *ended) = claim(durable, 2).jobs
+    done(durable, ended)
+    other.execute(LAPSE)
+    assert ids_of(claim(durable, 3).jobs) == [lapsing.id]
+    durable.close()
+    assert [row[0] for row in other.execute("select setting from heard")] == ["off", "off", "on"]
+
+
 def test_a_look_that_took_nothing_back_lists_nothing(driver: PostgresDriver, other: Rows) -> None:
     """S-092, N-030: a lapsed row whose name nobody here declares stays in its list, for those who do."""
     driver.stores().jobs.enqueue([new_job() for _ in range(3)])
@@ -107,6 +140,7 @@ def test_a_look_for_lapsed_rows_reads_no_waiting_ones(
     claim(driver, 200)
     other.execute(LAPSE)
     values: dict[str, Any] = {"queue": "default", "names": ["mail"], "busy_names": [], "busy_keys": [], "limit": 100}
+    values["alone"] = True
     buried = {"drop_exhausted": [], "error": "lapsed", "shard": 1}
     taken = {"worker": "w2", "visibility": 30.0}
     plan = explain(queue_session, statement("jobs", "claim_lapsed"), schema, values | buried | taken)

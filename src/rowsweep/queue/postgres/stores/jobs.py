@@ -11,7 +11,7 @@ from rowsweep.errors import InvariantBroken, NoQueuesNamed
 from rowsweep.jobs.json_form import json_text
 from rowsweep.options import count
 from rowsweep.queue.postgres.arrays import Longs, Texts, Uuids, texts_or_none
-from rowsweep.queue.postgres.session import JoinedSession
+from rowsweep.queue.postgres.session import JoinedSession, PooledSession
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.copied import can_be_copied, rows_of
@@ -120,6 +120,7 @@ class PostgresJobs:
                 "worker": options.worker_id,
                 "visibility": float(options.visibility_seconds),
                 "limit": limit,
+                "alone": isinstance(self._session, PooledSession),
                 "error": LEASE_LAPSED_FINAL_ATTEMPT,
                 "shard": shard_of(options.worker_id),
             },

@@ -266,7 +266,8 @@ order by t.priority desc, t.run_at, t.id;
 -- name: claim_lapsed
 -- Re-takes running rows whose worker is gone, and buries those on their last attempt, under a full cap too. They are
 -- found by what claims have listed; a list of which most has ended makes way for one of what runs. Nobody changes a
--- list, so one that is locked here is as it was read. The counters read the ledger's part, so that the lock order is
+-- list, so one that is locked here is as it was read. Where that is all there is to do, the commit waits for no disk: a
+-- list that comes back with a crash is dropped again. The counters read the ledger's part, so that the lock order is
 -- job rows, ledger rows, counter rows.
 with lists as materialized (
   select c.id, cardinality(c.jobs) as listed, r.running, r.lapsed
@@ -314,10 +315,14 @@ spent as materialized (
   ) k
   where 2 * coalesce(cardinality(s.running), 0) < s.listed
 ),
+unhurried as materialized (
+  select set_config('synchronous_commit', 'off', true) as setting
+  where %(alone)s::boolean and not exists (select from found)
+),
 dropped as (
   delete from /* schema */x_job_claims c
   using spent s
-  where c.queue = %(queue)s::text and c.id = s.id
+  where c.queue = %(queue)s::text and c.id = s.id and (select count(u.setting) from unhurried u) >= 0
 ),
 listed as (
   insert into /* schema */x_job_claims (queue, jobs)
