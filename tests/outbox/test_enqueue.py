@@ -47,6 +47,20 @@ def test_without_a_transaction_nothing_can_be_staged(app: rs.App, job: rs.JobHan
     assert queued(app) == [2]
 
 
+def test_a_connection_without_an_encoding_is_refused_with_what_sets_one(
+    queue_app: rs.App, job: rs.JobHandle[Any, Any], dsn: str
+) -> None:
+    """S-013: its texts would come as bytes, and no state of a job be known."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("set client_encoding = 'SQL_ASCII'")
+        with pytest.raises(InvalidOption, match="client_encoding is SQL_ASCII") as refused:
+            job.enqueue(1, tx=connection)
+        assert "client_encoding=utf8" in refused.value.fix
+        connection.execute("set client_encoding = 'UTF8'")
+        job.enqueue(1, tx=connection)
+    assert queued(queue_app) == [1]
+
+
 def test_what_outlives_a_transaction_enqueues_by_itself(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
     """S-358: a task started in the block has its context; what is open around the block, it joins still."""
     with rs.transaction():

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from rowsweep.errors import InvalidOption, InvariantBroken, SchemaMissing, SchemaOutdated
 from rowsweep.queue.postgres.driver import PostgresDriver
@@ -57,6 +58,25 @@ def test_a_schema_that_is_to_be_the_only_one_is_not_made_beside_another(
     assert install(connection, second).is_current
     connection.execute("set client_min_messages = warning")
     connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(second)))
+
+
+def test_a_database_that_knows_no_encoding_keeps_a_queue(server_dsn: str) -> None:
+    """N-026: psycopg answers bytes for text over a connection that has none."""
+    name = f"bytes_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        connection.execute(f"create database {name} encoding 'SQL_ASCII' locale 'C' template template0")
+        driver = PostgresDriver(make_conninfo(server_dsn, dbname=name))
+        try:
+            assert driver.install().is_current
+            (result,) = driver.stores().jobs.enqueue([new_job("mail", input={"to": "Zoë"})])
+            inspection = driver.stores().inspection
+            assert inspection is not None
+            found = inspection.get(result.id)
+            assert found is not None
+            assert (found.state, found.input) == ("ready", {"to": "Zoë"})
+        finally:
+            driver.close()
+            connection.execute(f"drop database {name} with (force)")
 
 
 def test_installers_at_the_same_time_wait_for_each_other(dsn: str) -> None:

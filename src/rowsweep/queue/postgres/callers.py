@@ -20,7 +20,7 @@ def held_by(tx: Any) -> psycopg.Connection[Any]:
     while holder is not None and not isinstance(holder, psycopg.Connection):
         holder = _inside(holder)
     if holder is not None:
-        return holder
+        return _decoding(holder)
     raise InvalidOption(
         f"a {type(tx).__name__} holds no psycopg 3 connection, so nothing can join its transaction.",
         fix="tx=connection, where connection is psycopg.connect(…), or SQLAlchemy or Django over psycopg 3",
@@ -59,6 +59,17 @@ def begun(tx: Any) -> AbstractContextManager[Any]:
         atomic = import_module("django.db.transaction").atomic
         return cast("AbstractContextManager[Any]", atomic(using=tx.alias))
     return held_by(tx).transaction()
+
+
+def _decoding(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    """Refuse a connection whose texts come as bytes, as psycopg has it where the encoding is none."""
+    if connection.info.parameter_status("client_encoding") == "SQL_ASCII":
+        raise InvalidOption(
+            "the connection's client_encoding is SQL_ASCII: it says nothing of what a text's bytes mean.",
+            fix="client_encoding=utf8 in its DSN, or connection.execute(\"set client_encoding = 'UTF8'\")",
+            meta={"option": "tx"},
+        )
+    return connection
 
 
 def _inside(holder: Any) -> Any:

@@ -56,7 +56,7 @@ select pg_advisory_unlock_all();
 discard temp;
 discard sequences;"""
 # A peer that vanished without a word is noticed within seconds, not after two hours.
-_ALIVE: Final = {
+_ALIVE: Final[dict[str, int]] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 3,
@@ -130,7 +130,10 @@ def _refuse(verb: str) -> NoReturn:
 
 
 def full_dsn(dsn: str) -> str:
-    """Answer the DSN with the package's name and time limits, where it does not set its own."""
+    """Answer the DSN with the package's name, time limits and encoding, where it does not set its own.
+
+    Without an encoding, a database of none (SQL_ASCII) would answer bytes for text.
+    """
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error:
@@ -140,7 +143,8 @@ def full_dsn(dsn: str) -> str:
         ) from None
     name = given.get("application_name") or os.environ.get("PGAPPNAME") or "rowsweep"
     missing = {key: value for key, value in _ALIVE.items() if key not in given}
-    return make_conninfo(dsn, **missing, application_name=name)
+    encoding = str(given.get("client_encoding") or "utf8")
+    return make_conninfo(dsn, **missing, client_encoding=encoding, application_name=name)
 
 
 def connect_once(dsn: str, place: str) -> psycopg.Connection[Any]:
