@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from rowsweep.show.board.views import BoardInTerminal, board_bundle, board_line, board_text
 from tests.show.boards import board
-from tests.show.snapshots import drawn
+from tests.show.snapshots import drawn, snapshot
 
 EMPTY = {"runs": (), "queues": (), "workers": (), "dead": (), "pauses": (), "schedules": ()}
 
@@ -22,8 +22,17 @@ def test_a_board_keeps_within_the_terminal(width: int) -> None:
 def test_a_pipe_gets_one_plain_line() -> None:
     line = board_line(board())
     assert line.isprintable()
-    assert line.startswith("2026-01-02 03:04:05 UTC  sweeps at work 1  paused 0  jobs running 4  due 117")
+    assert line.startswith("2026-01-02 03:04:05 UTC  sweeps at work 1  jobs running 4  due 117")
     assert line.endswith("dead 2  workers 1  order-totals ≈ 41 %")
+
+
+def test_the_line_stays_short_however_much_is_at_work() -> None:
+    """N-106: a pipe is read by people too."""
+    runs = tuple(snapshot(run_id=str(number), name=f"backfill-{number}-{'x' * 90}") for number in range(20))
+    line = board_line(board(runs=runs))
+    assert line.endswith("  and 17 more")
+    assert cell_len(line) < 240
+    assert board_line(board(**EMPTY)).endswith("UTC  sweeps at work 0  workers 0")
 
 
 def test_text_has_everything() -> None:

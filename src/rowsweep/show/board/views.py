@@ -11,7 +11,7 @@ from rowsweep.show.board.tables import board_tables
 from rowsweep.show.html.style import STYLE
 from rowsweep.show.terminal import STYLES
 from rowsweep.show.words import facts, values
-from rowsweep.show.words.clean import as_html, clean
+from rowsweep.show.words.clean import as_html, clean, cut
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 _WIDE: Final = ("Workers", "Dead letters")
 _TOO_MUCH: Final = 4
+_ALWAYS_SAID: Final = ("sweeps at work", "workers")
+_MOST_NAMED: Final = 3
+_LONGEST_NAME: Final = 24
 
 
 def board_line(board: Board) -> str:
-    """Answer the board in one line: what a pipe gets every few seconds."""
+    """Answer the board in one short line, what nobody would miss at nought left out: what a pipe gets now and then."""
     states = [run.status for run in board.runs]
     counted = [
         (states.count("running"), "sweeps at work"),
@@ -34,9 +37,11 @@ def board_line(board: Board) -> str:
         (sum(each.dead for each in board.queues), "dead"),
         (len(board.workers), "workers"),
     ]
-    said = [f"{what} {values.number(amount)}" for amount, what in counted]
-    at_work = [f"{run.name} {facts.percent_words(run)}".strip() for run in board.runs if run.status == "running"]
-    return "  ".join([f"{values.instant(board.taken_at)} UTC", *said, *map(clean, at_work)])
+    said = [f"{what} {values.number(amount)}" for amount, what in counted if amount or what in _ALWAYS_SAID]
+    running = [run for run in board.runs if run.status == "running"]
+    at_work = [f"{cut(clean(run.name), _LONGEST_NAME)} {facts.percent_words(run)}".strip() for run in running]
+    more = [f"and {len(at_work) - _MOST_NAMED} more"] if len(at_work) > _MOST_NAMED else []
+    return "  ".join([f"{values.instant(board.taken_at)} UTC", *said, *at_work[:_MOST_NAMED], *more])
 
 
 class BoardInTerminal:
