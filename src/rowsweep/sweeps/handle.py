@@ -172,7 +172,7 @@ class TableSweep(Sweep[In], Generic[In]):
 
         held = self.held_on(app, None, tenant)
         try:
-            with held.transaction():
+            with held.transaction(reads=self.kind == "export"):  # its source may be a standby
                 check_rows(held.connection, self.spec.rows, self.assignments)
         finally:
             held.release()

@@ -81,7 +81,7 @@ def test_an_export_writes_a_part_a_page_and_a_manifest_that_tells_the_truth(fiel
     assert manifest["query"]["key"] == ["id"]
     assert manifest["format"]["name"] == "parquet"
     assert (folder / "_SUCCESS").read_bytes() == b""
-    expected = {"rows": 10, "bytes": sum(sizes), "parts": 3, "manifest": f"{folder}/_manifest.json"}
+    expected = {"rows": 10, "bytes": sum(sizes), "parts": 3, "manifest": f"{folder}/_manifest.json", "writers": 0}
     assert field.job(run).result == expected
     assert expected.items() <= totals.items()
     row = field.row(run)

@@ -170,3 +170,20 @@ def test_a_sweep_holds_while_the_archive_fails_and_goes_on_once_it_has_what_ther
             assert field.row(run).options["governor"]["held"]["archive_backlog"] > 0
     finally:
         server.leave()
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_an_export_of_a_standby_does_not_claim_to_know_who_writes(
+    private_server: embedded.EmbeddedServer, standby: psycopg.Connection[Any], tmp_path: Path, shards: int
+) -> None:
+    """N-057, N-091: it writes nothing there, whatever its shards; a writer's locks are on the primary."""
+    with field_on(private_server) as field, field.other() as writer:
+        field.orders(5)
+        until(lambda: standby.execute("select to_regclass('orders')").fetchone() != (None,))
+        until(lambda: standby.execute("select count(*) from orders").fetchone() == (5,))
+        writer.execute("begin; insert into orders values (9, 1, 1)")
+        to = f"{tmp_path}/out"
+        export = rs.export_rows("out", rows=rs.Rows("orders"), to=to, source=standby.info.dsn, shards=shards)
+        with field.working(concurrency=2):
+            totals = export.launch().wait(timeout="20s")
+        assert (totals["rows"], totals["writers"]) == (5, None)

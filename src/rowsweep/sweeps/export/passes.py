@@ -15,6 +15,7 @@ from rowsweep.sweeps.export.position import ExportPosition, as_position
 from rowsweep.sweeps.export.reading import PartReader, ReadSize
 from rowsweep.sweeps.export.setup import ExportSetup, set_up_export
 from rowsweep.sweeps.export.work import PartWork
+from rowsweep.sweeps.late.outlasting import count_outlasting
 from rowsweep.sweeps.passes.table import Pass
 from rowsweep.sweeps.setup import statements_for
 
@@ -34,6 +35,7 @@ class ExportPass(Pass):
     _size: ReadSize
     _export: ExportSetup
     _destination: Destination
+    _writers: int | None = None
 
     def _set_up(self) -> Any:
         spec = self._sweep.spec
@@ -95,6 +97,16 @@ class ExportPass(Pass):
         error.add_note(f"while exporting to {self._destination.place.shown}")
 
     # -- the end ------------------------------------------------------------------------------------------------
+
+    def _behind_pages(self) -> None:
+        """Ask whose rows may be in no part: a part that is written is never changed, so nobody is waited for."""
+        self._writers = count_outlasting(self._ctx, self._source, self._setup.table, sweep=self._sweep.name)
+
+    def _told_late(self) -> dict[str, Any] | None:
+        return {"writers": self._writers} if self._writers else None
+
+    def _more_totals(self) -> dict[str, Any]:
+        return {"writers": self._writers}
 
     def _finish_ledger(self) -> dict[str, Any]:
         """Compare every part with its record, then write the manifest, then the mark, then the ledger's end."""

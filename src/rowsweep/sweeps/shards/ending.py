@@ -38,7 +38,7 @@ def ended_shards(
 def prove_tiling(shards: Sequence[Position], keys: KeySpace, source: BatchConnection, ctx: RunCtx) -> int:
     """Ask the database whether the ranges that were passed cover every key once; answer how many they are."""
     ranges = ranges_of(shards)
-    with source.transaction():
+    with source.transaction(reads=True):
         tile = keys.tile(source.connection, ranges)
     if not tile:
         raise InvariantBroken(
