@@ -239,6 +239,26 @@ def test_what_a_governor_did_adds_up_beside_the_other_options(world: World) -> N
     assert "x" not in world.row(job.run_id).options["governor"]["held"]
 
 
+def test_a_row_taken_up_again_has_the_rate_that_is_declared_now_and_its_own_options(world: World) -> None:
+    """N-122, D-6: a deploy in between may have changed it, or removed it; what was asked for stays."""
+    job = world.running("totals")
+
+    def options(**given: Any) -> Any:
+        return world.ledger.start(new_backfill(job.run_id, options=given or None)).options
+
+    assert options(declared_rate="5/s", batch_rows=7) == {"declared_rate": "5/s", "batch_rows": 7}
+    world.ledger.steer(job.run_id, Tuning(rate="9/s", by="ann"))
+    taken_up = options(declared_rate="6/s", batch_rows=8)
+    assert (taken_up["declared_rate"], taken_up["batch_rows"], taken_up["rate"]) == ("6/s", 7, "9/s")
+    assert "declared_rate" not in options()
+    bare = world.running("bare")
+    assert world.ledger.start(new_backfill(bare.run_id)).options is None
+    assert world.ledger.start(new_backfill(bare.run_id)).options is None
+    assert world.ledger.start(new_backfill(bare.run_id, options={"declared_rate": "1/s"})).options == {
+        "declared_rate": "1/s"
+    }
+
+
 def test_a_row_says_how_long_ago_it_was_written(world: World) -> None:
     """N-074: by the database's clock, since a reader's own may be off."""
     job = world.sweep()

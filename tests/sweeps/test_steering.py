@@ -206,6 +206,7 @@ def test_a_live_run_is_tuned_and_feels_it_while_it_waits(field: Field) -> None:
     sweeping = Background(field.tick)
     until(lambda: run.snapshot().waiting_for == "rate", "the rate holds it")
     assert run.snapshot().rows == 4
+    assert run.snapshot().options == {"declared_rate": "4/h"}
     tuned = rs.attach(run.run_id).tune(rate="none", batch_rows=8)
     assert (tuned.options["rate"], tuned.options["batch_rows"]) == ("none", 8)
     assert tuned.options["tuned"]["by"] == "tester"

@@ -124,7 +124,10 @@ class LedgerStore(Protocol):
     """Keep the ledger of sweeps: a report for people, never where a pass resumes."""
 
     def start(self, row: NewBackfill) -> Backfill:
-        """Open the ledger row, or take up the one that is there with the new checksum and version."""
+        """Open the ledger row, or take up the one that is there with the new checksum and version.
+
+        Of its options only `declared_rate` is taken anew: all else is the run's own.
+        """
 
     def progress(self, close: BatchClose) -> BatchClosed:
         """Fence on the live claim, lock the job row, store the checkpoint and move the ledger, in that order.

@@ -17,6 +17,7 @@ from rowsweep.jobs.handle import JobHandle, JobOptions
 from rowsweep.jobs.json_form import json_text
 from rowsweep.jobs.origin import Origin
 from rowsweep.jobs.retry import Retry
+from rowsweep.options import rate as parse_rate
 from rowsweep.sweeps.health.choice import INHERIT, checks_of, name_of
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.spec import PassSpec, Rejecting, TableSpec
@@ -102,6 +103,13 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
     @abstractmethod
     def check_here(self, app: Host, tenant: str | None) -> None:
         """Check the declaration against the database that is swept, writing nothing."""
+
+    def noted(self, options: Any) -> Any:
+        """Answer a run's options with the rate declared now, for who looks at the run without its declaration."""
+        own = {name: value for name, value in (options or {}).items() if name != "declared_rate"}
+        if self.spec.rate is not None:
+            own["declared_rate"] = str(parse_rate(self.spec.rate, option="rate"))
+        return own if own or options is not None else None
 
     def status_here(self) -> dict[str, Any]:
         """Answer how this sweep stands in the connected database: applied, changed, pending or live."""

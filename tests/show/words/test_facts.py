@@ -113,6 +113,16 @@ def test_a_paused_sweep_does_not_promise_a_time_of_arrival() -> None:
     assert "12 s of work left" in facts.facts(snapshot(status="paused", words="paused"))
 
 
+def test_a_declared_rate_is_said_until_somebody_asks_for_another() -> None:
+    """D-6, N-122: and not as an option that somebody gave."""
+    declared = snapshot(options={"declared_rate": "1000/s"})
+    assert "at most 1000/s" in facts.facts(declared)
+    assert "options" not in dict(details(declared))
+    tuned = {"declared_rate": "1000/s", "rate": "none", "tuned": {"by": "ann", "at": "now"}}
+    assert "no rate limit (tuned by ann)" in facts.facts(snapshot(options=tuned))
+    assert not any("1000/s" in said for said in facts.facts(snapshot(options=tuned)))
+
+
 def test_figures_that_are_older_than_they_should_be_say_so_and_promise_no_arrival() -> None:
     """N-074, N-076: after a kill, for as long as the lease lasts."""
     quiet = snapshot(quiet_seconds=14.2)

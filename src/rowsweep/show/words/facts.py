@@ -171,11 +171,13 @@ def attempt_words(snapshot: Snapshot) -> str | None:
 
 
 def limit_words(snapshot: Snapshot) -> tuple[str, str | None]:
-    """Answer the rate asked for this run, nothing for none, and by whom where it was tuned since its launch."""
+    """Answer the rate asked for this run, else the declared one, and by whom it was tuned; nothing for none."""
     options = snapshot.options if isinstance(snapshot.options, dict) else {}
-    rate, tuned = options.get("rate"), options.get("tuned")
-    if not snapshot.is_open or rate is None:
+    rate, tuned, declared = options.get("rate"), options.get("tuned"), options.get("declared_rate")
+    if not snapshot.is_open or (rate is None and declared is None):
         return "", None
+    if rate is None:
+        return f"at most {clean(declared)}", None
     by = tuned.get("by") if isinstance(tuned, dict) else None
     return "no rate limit" if rate == "none" else f"at most {clean(rate)}", None if by is None else clean(by)
 

@@ -62,7 +62,7 @@ def governing(snapshot: Snapshot) -> list[tuple[str, str]]:
 def asked(snapshot: Snapshot) -> dict[str, Any]:
     """Answer the run's options without what its pass reports there."""
     options = snapshot.options if isinstance(snapshot.options, dict) else {}
-    return {name: value for name, value in options.items() if name not in ("governor", "late")}
+    return {name: value for name, value in options.items() if name not in ("governor", "late", "declared_rate")}
 
 
 def _by_name(seconds: dict[str, float]) -> str:

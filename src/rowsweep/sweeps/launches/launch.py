@@ -205,7 +205,7 @@ def _new_row(app: Host, sweep: Sweep[Any], request: NewJob, options: LaunchOptio
         environment=gate.environment(),
         app_version=app.app_version,
         input=request.input,
-        options=options.as_json(),
+        options=sweep.noted(options.as_json()),
         launched_by=request.enqueued_by,
     )
 

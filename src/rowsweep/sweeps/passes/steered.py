@@ -105,7 +105,7 @@ class SteeredPass(ABC):
             environment=gate.environment(),
             app_version=host().app_version,
             input=ctx.record.input,
-            options=None if known is None else known.options,
+            options=sweep.noted(None if known is None else known.options),
             launched_by=ctx.record.enqueued_by,
         )
 

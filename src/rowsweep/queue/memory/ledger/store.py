@@ -40,14 +40,18 @@ class MemoryLedger:
 
     @locked
     def start(self, row: NewBackfill) -> Backfill:
-        """Open the row, or take up the one that is there with the new checksum and version."""
+        """Open the row, or take up the one that is there with the new checksum, version and declared rate."""
         state, now = self._state, self._state.now()
         there = state.ledger.get(row.run_id)
         if there is None:
             state.ledger[row.run_id] = _opened(row, now)
         else:
             state.ledger[row.run_id] = replace(
-                there, checksum=row.checksum, app_version=row.app_version, updated_at=now
+                there,
+                checksum=row.checksum,
+                app_version=row.app_version,
+                options=_with_declared_rate(there, row),
+                updated_at=now,
             )
         return self._answer(state.ledger[row.run_id])
 
@@ -197,6 +201,16 @@ def _figures(totals: SweepTotals) -> dict[str, Any]:
         "active_seconds": totals.active_seconds,
     }
     return figures if totals.samples is None else figures | {"samples": jsonb.bind(totals.samples)}
+
+
+def _with_declared_rate(there: Backfill, row: NewBackfill) -> Any:
+    kept: Any = jsonb.read(there.options)
+    declared = row.options.get("declared_rate") if isinstance(row.options, dict) else None
+    if declared is not None:
+        kept = {**(kept or {}), "declared_rate": declared}
+    elif kept is not None:
+        kept = {name: value for name, value in kept.items() if name != "declared_rate"}
+    return jsonb.bind(kept)
 
 
 def _opened(row: NewBackfill, now: datetime) -> Backfill:

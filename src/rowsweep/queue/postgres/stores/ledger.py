@@ -43,7 +43,10 @@ class PostgresLedger:
         self._session = session
 
     def start(self, row: NewBackfill) -> Backfill:
-        """Open the row, or take up the one that is there with the new checksum and version; options are kept."""
+        """Open the row, or take up the one that is there with the new checksum and version.
+
+        Its options are kept, but for the rate that is declared now.
+        """
         self._session.rows(
             _SQL["start"],
             {

@@ -6,7 +6,9 @@ values (%(run_id)s::uuid, %(name)s::text, %(kind)s::text, %(checksum)s::text, %(
         %(environment)s::text, 'running', %(input)s::jsonb, %(options)s::jsonb, %(launched_by)s::text,
         statement_timestamp(), statement_timestamp())
 on conflict (run_id) do update
-set checksum = excluded.checksum, app_version = excluded.app_version, updated_at = excluded.updated_at
+set checksum = excluded.checksum, app_version = excluded.app_version, updated_at = excluded.updated_at,
+    options = case when excluded.options -> 'declared_rate' is null then b.options - 'declared_rate'
+      else coalesce(b.options, '{}') || jsonb_build_object('declared_rate', excluded.options -> 'declared_rate') end
 returning b.run_id;
 
 -- name: progress
