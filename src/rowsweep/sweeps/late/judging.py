@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from psycopg import sql
 
@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.late.writers import Writers
     from rowsweep.sweeps.setup import Setup
     from rowsweep.sweeps.spec import SweepSpec
-
-# What is left of 32 bits for row versions younger than the snapshot: those that were waited for under their lock.
-_YOUNGER: Final = 2**32 - 2**20
-_BEHIND: Final = (
-    "(select pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +80,8 @@ def written_by(writers: Writers) -> sql.Composed:
 def since(xid: int) -> sql.Composed:
     """Ask of a row whether a transaction wrote it whose id is this one or a later one.
 
-    A row has the lower half of its transaction's id only: its distance to the snapshot's end is compared.
+    A row has the lower half of its transaction's id only, so ages are compared. One of a frozen row may be as young by
+    chance, once in some thousands of millions of transactions.
     """
-    distance = f"({_BEHIND} - xmin::pg_catalog.text::pg_catalog.int8 & 4294967295)"
-    form = f"({distance} <= {_BEHIND} - {{behind}} or {distance} >= {{younger}})"
-    return sql.SQL(form).format(behind=sql.Literal(xid), younger=sql.Literal(_YOUNGER))
+    form = "pg_catalog.age(xmin) <= pg_catalog.age({}::pg_catalog.xid)"
+    return sql.SQL(form).format(sql.Literal(str(xid & 0xFFFFFFFF)))
