@@ -114,8 +114,8 @@ def test_no_fix_text_in_the_source_names_a_command_that_does_not_exist() -> None
         match[1]
         for file in SOURCE.rglob("*.py")
         for match in re.finditer(
-            r"rowsweep ((?:jobs|sweeps|schema|events|tasks|new|outbox) [a-z]+|ledger|run|watch|worker|scheduler|relay"
-            r"|up)\b",
+            r"rowsweep ((?:jobs|sweeps|schema|events|tasks|new|outbox) [a-z]+(?:-[a-z]+)*|ledger|run|watch|worker"
+            r"|scheduler|relay|up)\b",
             file.read_text(),
         )
     }
