@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight
 
-GROUP: Final = 500
+GROUP: Final = 1_000
 LOCKED_SECONDS: Final = 0.5
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 3.0
