@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import polars as pl
@@ -12,6 +13,7 @@ import pytest
 import rowsweep as rs
 from rowsweep.app.connecting import connect
 from rowsweep.clock import real_monotonic
+from rowsweep.queue.postgres.connections import Connections
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.signals import RunSignal
 from rowsweep.sweeps.batch.source import Lender
@@ -319,21 +321,28 @@ def test_late_rows_that_fail_are_set_aside_as_any_are(field: Field) -> None:
 # -- settings of the role -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def hurried(dsn: str, connection: psycopg.Connection, queue_schema: str, field: Field) -> Iterator[Field]:
-    """An app whose sessions may neither idle in a transaction nor have a long one."""
+@contextmanager
+def connected(driver: PostgresDriver, field: Field) -> Iterator[Field]:
+    """Connect an app by another driver to what a field works on."""
     field.app.close()
-    hurry = "-c idle_in_transaction_session_timeout=150 -c idle_session_timeout=0"
-    if connection.info.server_version >= 170_000:
-        hurry += " -c transaction_timeout=400"
-    options = f"{psycopg.conninfo.conninfo_to_dict(dsn).get('options', '')} {hurry}"
-    driver = PostgresDriver(psycopg.conninfo.make_conninfo(dsn, options=options), schema=queue_schema)
     app = connect(driver=driver, work=False, actor="tester", health="off")
-    made = Field(app, dsn, connection, queue_schema)
+    made = Field(app, field.dsn, field.connection, field.queue)
     yield made
     for worker in made.workers:
         worker.stop(deadline_at=real_monotonic() + 5)
     app.close()
+
+
+@pytest.fixture
+def hurried(field: Field) -> Iterator[Field]:
+    """An app whose sessions may neither idle in a transaction nor have a long one."""
+    hurry = "-c idle_in_transaction_session_timeout=150"
+    if field.connection.info.server_version >= 170_000:
+        hurry += " -c transaction_timeout=400"
+    options = f"{psycopg.conninfo.conninfo_to_dict(field.dsn).get('options', '')} {hurry}"
+    dsn = psycopg.conninfo.make_conninfo(field.dsn, options=options)
+    with connected(PostgresDriver(dsn, schema=field.queue), field) as made:
+        yield made
 
 
 def test_a_role_s_own_timeouts_do_not_end_it(hurried: Field) -> None:
@@ -347,3 +356,14 @@ def test_a_role_s_own_timeouts_do_not_end_it(hurried: Field) -> None:
         writer.commit()
         assert sweeping.result()["late"] == ONE_UNPROVED
     assert odd(field) == []
+
+
+def test_where_connections_are_few_a_sweep_ends_without_a_snapshot(field: Field) -> None:
+    """N-057: as under a role's limit; a pass that holds one and asks for another does not wait for its own third."""
+    driver = PostgresDriver(Connections(dsn=field.dsn, wait_seconds=0.5), schema=field.queue)
+    driver._pools._role_limit = lambda: 5
+    with connected(driver, field) as few:
+        counted(few, 3)
+        with writing(few, LATE) as writer:
+            assert swept_while_open(few, counting(), writer.commit)["late"] == late(0, unsure=1)
+    assert odd(field) == [(3, 0)]

@@ -54,9 +54,10 @@ class EndSnapshot:
         self._open: frozenset[int] = frozenset()
 
     def take(self, place: Lender, settings: Mapping[str, str]) -> bool:
-        """Take it on a connection of its own; False where that cannot be had now."""
+        """Take it on a connection of its own; False where that cannot be had now, and another one be free besides."""
         try:
-            connection = self._connection = self._ending.enter_context(place.sweep_connection())
+            with place.sweep_connection():
+                connection = self._connection = self._ending.enter_context(place.sweep_connection())
             self._ending.enter_context(cancel_on_abort(self._signal, connection))
             connection.execute(f"{_BEGIN}; {of_transaction(settings)}", prepare=False)
             if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
