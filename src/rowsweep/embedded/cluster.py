@@ -99,7 +99,7 @@ def find_answering(programs: Programs) -> Postmaster | None:
         if server is None:
             return None
         where = [f"--host={server.sockets}", f"--port={PORT}", "--username=postgres", "--timeout=1"]
-        with contextlib.suppress(EmbeddedUnavailable):
+        with contextlib.suppress(EmbeddedUnavailable):  # not yet; refused below where it never answers
             programs.run("pg_isready", *where)
             return server
         _pause()

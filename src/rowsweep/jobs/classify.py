@@ -78,7 +78,7 @@ def _warn_once(kind: type[BaseException], declared: object) -> None:
         return
     _warned.add(kind)
     shown = repr(declared) if isinstance(declared, str) else f"a {type(declared).__name__}"
-    with contextlib.suppress(UserWarning):
+    with contextlib.suppress(UserWarning):  # raised only where warnings are errors
         warnings.warn(
             f"{kind.__name__}.retry is {shown:.60}; expected one of {', '.join(_CLASSES)}: ignored.", stacklevel=4
         )

@@ -67,7 +67,7 @@ class RelayPass:
             self._publish(taken.rows, done)
         except BaseException:
             ended = {*done.published, *done.refused, *done.dead}
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # what ended the pass is raised; the lease ends by itself
                 self._outbox().release([row.job.id for row in taken.rows if row.job.id not in ended], self._relay)
             raise
         return Relayed(

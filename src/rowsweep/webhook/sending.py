@@ -71,7 +71,7 @@ def post(
         ):
             answer = Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()})
             line.hurry()
-            with contextlib.suppress(*_BROKEN):
+            with contextlib.suppress(*_BROKEN):  # the status decides, whatever becomes of the body
                 _drain(response)
             return answer
     except AddressRefused:

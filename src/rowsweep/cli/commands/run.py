@@ -111,7 +111,7 @@ class _Shift:
             return True
         if self._signals.is_interrupted and not self._is_pausing:
             self._is_pausing = True
-            with suppress(SweepNotLive):
+            with suppress(SweepNotLive):  # it has ended meanwhile, which the next look shows
                 self._run.pause("Ctrl-C")
         return self._is_pausing and snapshot.words == "paused"
 

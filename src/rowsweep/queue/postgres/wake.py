@@ -58,7 +58,7 @@ class PostgresWake:
 
     def interrupt(self) -> None:
         """Ring the bell that a waiting `hear` looks at too."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # closed meanwhile, or so many rings that one more says nothing
             self._rope.send(b"!")
 
     def close(self) -> None:

@@ -107,7 +107,7 @@ class ReadAhead:
         while len(self._pages) < (1 if self._alone else self._depth) and not self._is_halted:
             try:
                 page = self._read(self._edge(at), limit)
-            except Exception:
+            except Exception:  # raised where it is the first page; else it is met again at its turn
                 if not self._pages:
                     raise
                 self._is_halted = True
