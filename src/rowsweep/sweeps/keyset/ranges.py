@@ -71,7 +71,7 @@ class RangeStatements(Statements):
             "with rs_sample as (\n"
             "  select {key}, pg_catalog.row_number() over (order by {key}) - 1 as {at},\n"
             "         pg_catalog.count(*) over () as {of}\n"
-            "  from {table} tablesample system (%(rs_percent)s)\n"
+            "  from {table} tablesample system (%(rs_percent)s) repeatable (1)\n"
             ")\n"
             "select {texts}, {exact} from rs_sample\n"
             "where {at} > 0 and {at} * {ranges} / {of} <> ({at} - 1) * {ranges} / {of} order by {at}"
@@ -93,7 +93,7 @@ class RangeStatements(Statements):
         return sql.SQL(
             "with rs_sample as materialized (\n"
             "  select {key}, 1 + case when {matches} then {weight} else 0 end as {weighs}\n"
-            "  from {table} tablesample system (%(rs_percent)s)\n"
+            "  from {table} tablesample system (%(rs_percent)s) repeatable (1)\n"
             "), rs_summed as (\n"
             "  select r.rs_number, {keys}, pg_catalog.count(*) over (partition by r.rs_number) as {of},\n"
             "         pg_catalog.sum(s.{weighs}) over (partition by r.rs_number order by {keys}) as {upto},\n"
