@@ -90,3 +90,15 @@ def test_a_lost_connection_is_told_from_a_refusal(connection: SweepConnection, d
         run_prepared(connection, "select 1", {})
     assert lost.value.sqlstate in {None, "57P01"}
     assert connection.closed
+
+
+def test_a_rollback_makes_the_server_forget_no_statement_for_good(connection: SweepConnection) -> None:
+    """N-040: behind a rollback psycopg deallocates all that is prepared; the claim after it is prepared anew."""
+    run_prepared(connection, "select 1", {})
+    with connection.transaction(force_rollback=True):
+        run(connection, "select 2", {}, prepare=True)
+    for text in ("select 3", "select 1", "select 3"):
+        run(connection, "select 4", {}, prepare=True)  # what psycopg has to deallocate goes ahead of its next statement
+        assert run_prepared(connection, text, {}) == run(connection, text, {})
+    prepared = connection.execute("select count(*) from pg_prepared_statements where name like 'rowsweep%'").fetchone()
+    assert prepared == (2,)

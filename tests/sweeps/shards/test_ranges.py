@@ -204,6 +204,12 @@ def test_a_middle_lies_inside_its_range(field: Field, kind: str) -> None:
             assert keys.is_between(field.connection, middle.key, inside.after, middle.key) is False
 
 
+def touched(plan: dict[str, Any], table: str) -> int:
+    """Count the pages of the table and its indexes that a plan read: those of the catalogs are no part of a pass."""
+    inner = sum(touched(node, table) for node in plan.get("Plans", ()))
+    return inner or (plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]) * (plan.get("Relation Name") == table)
+
+
 @pytest.mark.parametrize("is_analyzed", [True, False])
 def test_finding_the_bounds_reads_few_pages(field: Field, is_analyzed: bool) -> None:
     """N-087: a sweep with its search reads no more than 1.1 times the pages of one pass."""
@@ -218,7 +224,6 @@ def test_finding_the_bounds_reads_few_pages(field: Field, is_analyzed: bool) -> 
     values = {"rs_schema": keys.statements.table.schema, "rs_name": "things", "rs_lead": "k", "rs_percent": 2.0}
     explained = (sql.SQL("explain (analyze, buffers, format json) ") + statement).as_string(field.connection)
     plan = field.one(explained, values)[0]["Plan"]
-    touched = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
     assert len(divided(field, keys, 8)) == 8
     assert pages > 1_500
-    assert touched < 0.1 * pages
+    assert 0 < touched(plan, "things") < 0.1 * pages

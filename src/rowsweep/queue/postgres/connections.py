@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 from dataclasses import dataclass, field
+from itertools import count as counting
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import psycopg
@@ -97,6 +98,7 @@ class SweepConnection(psycopg.Connection[Any]):
     def __init__(self, pgconn: PGconn) -> None:
         super().__init__(pgconn)
         self.prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self.numbers = counting()
 
     def message(self) -> AbstractContextManager[None]:
         """Send the statements of the block in one message at its end, nothing where it raises."""

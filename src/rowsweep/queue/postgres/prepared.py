@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import psycopg
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 
 from rowsweep.queue.postgres.cursor import StoreCursor
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rowsweep.queue.postgres.connections import SweepConnection
 
+_UNKNOWN_STATEMENT: Final = b"26000"
 _VALUE: Final = re.compile(r"%(?:%|\((\w+)\)s)")
 
 
@@ -34,7 +35,7 @@ class _Numbered(NamedTuple):
 
 
 def run_prepared(connection: SweepConnection, text: LiteralString, values: Mapping[str, object]) -> list[TupleRow]:
-    """Send one statement and answer its rows.
+    """Send one statement, which commits by itself, and answer its rows.
 
     psycopg's own way waits for each part of an answer by itself, and a thread that waits needs the interpreter's lock
     again for each: beside busy threads that takes up to 5 ms a time.
@@ -43,9 +44,14 @@ def run_prepared(connection: SweepConnection, text: LiteralString, values: Mappi
     transformer = Transformer(StoreCursor(connection))
     given = transformer.dump_sequence([values[name] for name in numbered.names], [PyFormat.AUTO] * len(numbered.names))
     formats = transformer.formats
+    parameters, types = cast("Sequence[Buffer]", given), transformer.types or ()
     with connection.lock:
-        name = _prepared(connection, numbered, transformer.types or ())
-        result = connection.pgconn.exec_prepared(name, cast("Sequence[Buffer]", given), formats, Format.BINARY)
+        name = _prepared(connection, numbered, types)
+        result = connection.pgconn.exec_prepared(name, parameters, formats, Format.BINARY)
+        if _is_unknown(result):  # nothing was run, and what commits by itself can be sent again
+            del connection.prepared[numbered.query, types]
+            name = _prepared(connection, numbered, types)
+            result = connection.pgconn.exec_prepared(name, parameters, formats, Format.BINARY)
     _check(connection, result)
     transformer.set_pgresult(result)
     return transformer.load_rows(0, result.ntuples, tuple)
@@ -67,10 +73,15 @@ def _prepared(connection: SweepConnection, numbered: _Numbered, types: tuple[int
     key = (numbered.query, types)
     name = connection.prepared.get(key)
     if name is None:
-        name = f"rowsweep_{len(connection.prepared)}".encode()
+        name = f"rowsweep_{next(connection.numbers)}".encode()
         _check(connection, connection.pgconn.prepare(name, numbered.query, types))
         connection.prepared[key] = name
     return name
+
+
+def _is_unknown(result: PGresult) -> bool:
+    """Say whether the server has let go of the statement: behind a rollback psycopg lets it forget all there are."""
+    return result.error_field(DiagnosticField.SQLSTATE) == _UNKNOWN_STATEMENT
 
 
 def _check(connection: psycopg.Connection[Any], result: PGresult) -> None:
