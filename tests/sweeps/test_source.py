@@ -81,7 +81,7 @@ def test_a_batch_whose_checkpoint_was_lost_is_repeated_with_its_key_and_bounds(
     field: Field, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """N-066, S-187: the source commits first; what is repeated has the same `batch.key`, and no row is skipped."""
-    from rowsweep.sweeps.batch.work import Closer
+    from rowsweep.sweeps.batch.closing import Closer
 
     close = Closer.close
     keys: list[tuple[str, list[int]]] = []

@@ -9,10 +9,11 @@ from uuid import UUID
 
 from rowsweep.errors import RowsweepError, UnsafePreview
 from rowsweep.options import count
+from rowsweep.sweeps.batch.closing import check_transaction
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.batch.reading import PageRows
-from rowsweep.sweeps.batch.work import HandlerCall, check_transaction
+from rowsweep.sweeps.batch.work import HandlerCall
 from rowsweep.sweeps.blame import own_lines
 from rowsweep.sweeps.executors.calls import calling
 from rowsweep.sweeps.keyset.cursor import run

@@ -10,7 +10,7 @@ from unittest import mock
 
 from rowsweep.errors import Draining, Interrupted
 from rowsweep.options import count
-from rowsweep.sweeps.batch.work import Closer
+from rowsweep.sweeps.batch.closing import Closer
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore

@@ -19,8 +19,8 @@ import pytest
 import rowsweep as rs
 from rowsweep.errors import ChangedSinceApplied, SweepFailed
 from rowsweep.jobs.registry import reset_jobs
+from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.pages import PageFinder
-from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.export.passes import ExportPass
 from rowsweep.sweeps.export.places.local import LocalDraft, LocalPlace
 from rowsweep.sweeps.export.reading import PartReader, ReadSize

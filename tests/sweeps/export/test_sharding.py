@@ -13,7 +13,7 @@ import pytest
 import rowsweep as rs
 from rowsweep.errors import DestinationTaken, InvalidOption, SweepFailed
 from rowsweep.jobs.registry import reset_jobs
-from rowsweep.sweeps.batch.work import Closer
+from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.export import sharding
 from rowsweep.sweeps.export.destination import Destination
 from rowsweep.sweeps.export.passes import ExportPass

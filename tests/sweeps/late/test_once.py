@@ -10,8 +10,8 @@ import pytest
 from psycopg import sql
 
 import rowsweep as rs
+from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.pages import PageFinder
-from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.late.judging import Look
 from tests.sweeps.field import NONE_LATE, Field, fields_of
 from tests.sweeps.late.test_look import (

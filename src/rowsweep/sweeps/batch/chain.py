@@ -10,8 +10,8 @@ from rowsweep.sweeps.batch.connection import CommitUnknown, check_committed
 
 if TYPE_CHECKING:
     from rowsweep.queue.records import BatchClosed
+    from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.connection import BatchConnection
-    from rowsweep.sweeps.batch.work import Closer
 
 Place = TypeVar("Place")
 Page = TypeVar("Page")

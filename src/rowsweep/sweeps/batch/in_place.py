@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.sweeps.batch.chain import Chain
-from rowsweep.sweeps.batch.work import BatchDone
+from rowsweep.sweeps.batch.closing import BatchDone
 
 if TYPE_CHECKING:
+    from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.pages import Page, PageFinder
-    from rowsweep.sweeps.batch.work import Closer
     from rowsweep.sweeps.passes.position import Position
 
 

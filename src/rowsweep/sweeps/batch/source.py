@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from psycopg.pq import TransactionStatus
 
+from rowsweep.sweeps.batch.closing import BatchDone, CheckpointMoved
 from rowsweep.sweeps.batch.pages import Page
-from rowsweep.sweeps.batch.work import BatchDone, CheckpointMoved
 from rowsweep.sweeps.passes.position import Plan
 
 if TYPE_CHECKING:
+    from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.pages import PageFinder
-    from rowsweep.sweeps.batch.work import Closer
     from rowsweep.sweeps.passes.position import Position
 
 IDLE_MS: Final = 300_000

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rowsweep.clock import real_monotonic
-from rowsweep.sweeps.batch.work import BatchDone, Closer, HandlerCall, check_transaction
+from rowsweep.sweeps.batch.closing import BatchDone, Closer, check_transaction
+from rowsweep.sweeps.batch.work import HandlerCall
 from rowsweep.sweeps.executors.ahead import KnownKeys, PageAhead, ReadAhead, digest_now
 from rowsweep.sweeps.executors.far import PageBack
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.clock import SystemClock
 from rowsweep.queue.shards import shard_number
+from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.pages import PageFinder
-from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.export.destination import MANIFEST, SUCCESS, Destination
 from rowsweep.sweeps.export.manifest import Part, manifest_of, write_manifest
 from rowsweep.sweeps.export.places.place import open_place, resolve

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import StepPut
 from rowsweep.queue.shards import shard_suffix
-from rowsweep.sweeps.batch.work import BatchDone, CheckpointMoved
+from rowsweep.sweeps.batch.closing import BatchDone, CheckpointMoved
 from rowsweep.sweeps.export.position import PART_STEPS, as_position
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rowsweep.queue.contract import Stores
+    from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.pages import PageFinder
-    from rowsweep.sweeps.batch.work import Closer
     from rowsweep.sweeps.export.destination import Destination
     from rowsweep.sweeps.export.formats.format import Format
     from rowsweep.sweeps.export.places.place import Draft

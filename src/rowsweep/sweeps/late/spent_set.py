@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rowsweep.sweeps.batch.closing import BatchDone
 from rowsweep.sweeps.batch.in_place import SetWork
-from rowsweep.sweeps.batch.work import BatchDone
 
 if TYPE_CHECKING:
+    from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.pages import Page, PageFinder
-    from rowsweep.sweeps.batch.work import Closer
     from rowsweep.sweeps.late.spending import Spending
     from rowsweep.sweeps.passes.position import Position
 

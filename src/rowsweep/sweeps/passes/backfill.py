@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.in_place import SetWork
 from rowsweep.sweeps.batch.source import SourceWork
-from rowsweep.sweeps.batch.work import AtomicWork, Closer, HandlerCall, OutsideWork, PageWork
+from rowsweep.sweeps.batch.work import AtomicWork, HandlerCall, OutsideWork, PageWork
 from rowsweep.sweeps.executors.calls import calling
 from rowsweep.sweeps.executors.work import ExecutorWork
 from rowsweep.sweeps.late.look import SecondLook

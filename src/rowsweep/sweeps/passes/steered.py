@@ -18,10 +18,10 @@ from rowsweep.errors import (
 )
 from rowsweep.jobs.classify import Stop, decide
 from rowsweep.queue.records import NewBackfill
+from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.batch.connection import BatchConnection, CommitUnknown
 from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, name_of
 from rowsweep.sweeps.batch.sizing import BatchSize
-from rowsweep.sweeps.batch.work import CheckpointMoved
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.pacing import NO_RATE, Pacer
 from rowsweep.sweeps.passes.progress import Progress

@@ -9,13 +9,11 @@ from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import (
     LeaseLost,
 )
+from rowsweep.sweeps.batch.closing import BatchDone
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.sizing import BatchSize
-from rowsweep.sweeps.batch.work import (
-    BatchDone,
-    PageWork,
-)
+from rowsweep.sweeps.batch.work import PageWork
 from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.heeding import HeedingPass

@@ -16,9 +16,9 @@ from rowsweep.errors import (
     TransactionEnded,
 )
 from rowsweep.jobs.classify import classify
+from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.batch.connection import CommitUnknown
 from rowsweep.sweeps.batch.patience import database_error, is_passing
-from rowsweep.sweeps.batch.work import CheckpointMoved
 from rowsweep.telemetry.text import error_text, storable_text
 
 MOST_ERROR_CHARACTERS: Final = 500

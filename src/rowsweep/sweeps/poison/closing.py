@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvariantBroken
 from rowsweep.queue.rejected import RejectedRow
-from rowsweep.sweeps.batch.work import Checkpoint, Closer
+from rowsweep.sweeps.batch.closing import Checkpoint, Closer
 from rowsweep.sweeps.poison.blame import row_error
 from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.instruments import record_rejected

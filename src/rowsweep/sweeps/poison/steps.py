@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rowsweep.sweeps.batch.closing import BatchDone
 from rowsweep.sweeps.batch.pages import Page, PageFinder
-from rowsweep.sweeps.batch.work import BatchDone, PageWork
+from rowsweep.sweeps.batch.work import PageWork
 from rowsweep.sweeps.poison.bisection import Bisection
 from rowsweep.sweeps.poison.blame import may_blame_rows
 from rowsweep.sweeps.poison.closing import said

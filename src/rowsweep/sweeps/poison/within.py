@@ -10,9 +10,9 @@ from psycopg import errors as pg
 from psycopg.pq import TransactionStatus
 
 from rowsweep.queue.rejected import RejectedRow
+from rowsweep.sweeps.batch.closing import BatchDone, check_transaction, transaction_ended
 from rowsweep.sweeps.batch.connection import pinned
 from rowsweep.sweeps.batch.pages import Page, PageFinder
-from rowsweep.sweeps.batch.work import BatchDone, check_transaction, transaction_ended
 from rowsweep.sweeps.keyset.cursor import run
 from rowsweep.sweeps.poison.bisection import Bisection
 from rowsweep.sweeps.poison.blame import may_blame_rows

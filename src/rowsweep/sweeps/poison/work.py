@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from rowsweep.jobs.classify import classify
+from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.in_place import SetWork
-from rowsweep.sweeps.batch.work import AtomicWork, Closer, PageWork
+from rowsweep.sweeps.batch.work import AtomicWork, PageWork
 from rowsweep.sweeps.executors.work import ExecutorWork
 from rowsweep.sweeps.poison.blame import may_blame_rows
 from rowsweep.sweeps.poison.listed import ListedFinder
@@ -16,8 +17,8 @@ from rowsweep.sweeps.poison.within import WithinTransaction
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rowsweep.sweeps.batch.closing import BatchDone
     from rowsweep.sweeps.batch.pages import PageFinder
-    from rowsweep.sweeps.batch.work import BatchDone
     from rowsweep.sweeps.passes.position import Position
     from rowsweep.sweeps.poison.closing import ListingCloser
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import InvariantBroken, NotImplementedByDriver
+from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.patience import database_error
 from rowsweep.sweeps.batch.sizing import BatchSize
-from rowsweep.sweeps.batch.work import Closer
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.heeding import HeedingPass
 from rowsweep.sweeps.passes.pacing import Pacer

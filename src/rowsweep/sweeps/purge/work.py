@@ -16,8 +16,8 @@ from rowsweep.sweeps.purge.catalog import Reference, find_reference
 
 if TYPE_CHECKING:
     from rowsweep.queue.records import BatchClosed
+    from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.connection import BatchConnection
-    from rowsweep.sweeps.batch.work import Closer
     from rowsweep.sweeps.purge.position import PurgePosition
     from rowsweep.sweeps.purge.setup import TargetSetup
 

@@ -11,7 +11,7 @@ from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import InvariantBroken
 from rowsweep.queue.records import BatchClose
 from rowsweep.queue.shards import ShardFigures, shard_number, shard_suffix
-from rowsweep.sweeps.batch.work import CheckpointMoved
+from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.pacing import Pacer
 from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP, KeyRange, Position
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import Backfill, Wanted
     from rowsweep.queue.shards import ShardStore
     from rowsweep.steps.context import RunCtx
-    from rowsweep.sweeps.batch.work import BatchDone
+    from rowsweep.sweeps.batch.closing import BatchDone
     from rowsweep.sweeps.handle import TableSweep
     from rowsweep.sweeps.setup import Setup
 
