@@ -219,6 +219,34 @@ def test_a_place_is_named_by_path_uri_or_function_and_holds_no_password(tmp_path
     assert "verysecret" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "to",
+    [str, Path, dict, max, lambda a, b: f"{a}{b}", lambda *, day: f"{day}"],
+    ids=["str", "Path", "dict", "max", "two", "named"],
+)
+def test_what_cannot_be_asked_where_to_is_refused_when_it_is_declared(to: Any) -> None:
+    """D-7, S-012: a type instead of a text, or a function of something else than the input."""
+    with pytest.raises(InvalidDeclaration) as refusal:
+        rs.export_rows("x", ORDERS, to)
+    assert "to must be a path, a URI, or a function of the input" in refusal.value.cause
+    assert repr(to)[:40] in refusal.value.cause
+    assert 'to="exports/orders"' in refusal.value.fix
+
+
+async def elsewhere() -> str:
+    """Answer a place too late."""
+    return "x"
+
+
+def test_a_place_is_asked_with_the_input_or_with_nothing() -> None:
+    """D-7: by what the function takes; a coroutine is none."""
+    assert resolve(lambda *days: f"/{days}", "mon") == "/('mon',)"
+    assert resolve(lambda day="tue", *, ending="x": f"/{day}.{ending}", "mon") == "/mon.x"
+    assert resolve(lambda *, ending="x": f"/{ending}", "mon") == "/x"
+    with pytest.raises(InvalidDeclaration, match="elsewhere"):
+        rs.export_rows("x", ORDERS, elsewhere)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["client_secret", "sas_token", "secret_key", "account_key", "sig", "Password"])
 def test_a_secret_among_a_place_s_options_is_refused_too(name: str) -> None:
     """D-7, S-211: an Azure URI may hold one; declared or answered, it is neither stored nor shown."""

@@ -24,6 +24,7 @@ from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.export.passes import ExportPass
 from rowsweep.sweeps.export.places.local import LocalDraft, LocalPlace
 from rowsweep.sweeps.export.reading import PartReader, ReadSize
+from rowsweep.sweeps.export.work import PartWork
 from tests.sweeps.field import NOW, Background, Field, wait_for
 
 ORDERS = rs.Rows("orders")
@@ -178,6 +179,46 @@ def test_a_part_is_written_again_over_the_range_that_was_stored(
     manifest = json.loads((tmp_path / "_manifest.json").read_text())
     assert [part["rows"] for part in manifest["parts"]] == [6, 4]
     assert ids(tmp_path) == list(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("closes", "gone", "parts"),
+    [(6, "id > 8", PARTS[:2]), (4, "id in (5, 6, 7, 8)", PARTS[:2]), (2, "true", [])],
+    ids=["the last part", "one in between", "all of them"],
+)
+def test_a_part_whose_rows_went_before_it_was_checkpointed_goes_too(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closes: int, gone: str, parts: list[str]
+) -> None:
+    """N-093, N-095: published by a try that was cut off, empty in the next one: the export ends with what there is."""
+    field.orders(10)
+    run = orders(tmp_path).launch()
+    monkeypatch.setattr(Closer, "close", once(Closer.close, closes, RuntimeError("cut off")))
+    assert field.tick().outcome == "retried"
+    assert PARTS[closes // 2 - 1] in names(tmp_path)
+    field.sql(f"delete from orders where {gone}")
+    field.finish(run)
+    assert names(tmp_path) == sorted(["_SUCCESS", "_manifest.json", *parts])
+    assert ids(tmp_path) == [key for (key,) in field.sql("select id from orders order by id")]
+
+
+def test_a_place_that_was_taken_keeps_its_new_owner_s_part_where_ours_has_no_rows_left(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-095: what lies under the name of a part of ours is removed only while the marker names our run."""
+    field.orders(10)
+    run = orders(tmp_path, rows=rs.Rows("orders", where="id <= 8")).launch()
+    written = PartWork._written
+
+    def taken(work: PartWork, at: Any, to: Any) -> Any:
+        if at.index == 1:
+            (tmp_path / "_rowsweep.json").write_text(json.dumps({"run_id": "another", "name": "second"}))
+            (tmp_path / PARTS[2]).write_text("theirs")
+        return written(work, at, to)
+
+    monkeypatch.setattr(PartWork, "_written", taken)
+    with pytest.raises(SweepFailed, match="'second'"):
+        field.finish(run)
+    assert (tmp_path / PARTS[2]).read_text() == "theirs"
 
 
 def test_what_a_killed_attempt_left_is_removed_and_nothing_else(field: Field, tmp_path: Path) -> None:

@@ -193,6 +193,28 @@ def test_a_store_that_answers_errors_fails_the_attempt_and_the_run_goes_on_later
     assert rs.read_export(lake, verify=True).collect()["id"].to_list() == list(range(1, 11))
 
 
+def test_an_upload_whose_rows_went_before_it_was_checkpointed_is_taken_away(
+    field: Field, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-093, N-095: put by a try that was cut off right behind it, and empty in the next one."""
+    field.orders(10)
+    run = exporting("orders", lake).launch()
+    publish = StoreDraft.publish
+
+    def cut_off(draft: StoreDraft) -> None:
+        publish(draft)
+        if draft._name == "part-00002.parquet":
+            raise RuntimeError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreDraft, "publish", cut_off)
+        assert field.tick().outcome == "retried"
+    assert "part-00002.parquet" in objects(lake)
+    field.sql("delete from orders where id > 8")
+    field.finish(run)
+    assert objects(lake) == ["_SUCCESS", "_manifest.json", "part-00000.parquet", "part-00001.parquet"]
+
+
 def test_a_late_upload_of_the_same_size_is_found_by_the_store_s_checksum(
     field: Field, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

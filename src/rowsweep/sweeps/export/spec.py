@@ -30,8 +30,7 @@ class ExportSpec(TableSpec):
     as_text: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if not callable(self.to):
-            check_where(self.to)
+        check_where(self.to)
         if not isinstance(self.overwrite, bool):
             raise refused("overwrite", "True or False", self.overwrite, "overwrite=True")
         texts: object = self.as_text

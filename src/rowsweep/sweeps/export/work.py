@@ -140,10 +140,19 @@ class PartWork:
         return BatchDone(at=after, is_full=False, closed=closed)
 
     def _passed(self, at: ExportPosition, to: tuple[str, ...]) -> BatchDone:
-        """Store the checkpoint behind a key range without rows."""
-        held = self.closer.held
+        """Store the checkpoint behind a key range without rows.
+
+        Where the rows of a part went after a try had published it, and was cut off before its checkpoint, that part
+        goes too: no later one need come under its name.
+        """
+        held, destination = self.closer.held, self.destination
+        name = destination.part_name(at.index + 1)
+        is_left = name in destination.place.sizes()
         with held.transaction() as marker:
             at = self._standing(at, held.stores)
+            if is_left:
+                destination.check()
+                destination.place.remove(name)
             after = at.passed(to, rows=0, size=0)
             closed = self.closer.close(at, after, marker, stored=True)
         return BatchDone(at=after, is_full=False, closed=closed)

@@ -78,22 +78,39 @@ def resolve(to: Where, value: Any) -> str:
 
     Raises InvalidDeclaration for what names no place.
     """
-    named = to(*([value] if inspect.signature(to).parameters else [])) if callable(to) else to
-    check_where(named)
+    named = to(*([value] if _takes_input(to) else [])) if callable(to) else to
+    _check_named(named)
     text = str(named)
     if _scheme(text) == "file":
         text = unquote(urlsplit(text).path)
     return text if _scheme(text) else str(Path(text).expanduser().absolute())
 
 
-def check_where(named: object) -> None:
-    """Refuse what names no place, and a URI with a secret: what is stored of a run is no place for one."""
+def check_where(to: object) -> None:
+    """Refuse what names no place, as a path, a URI, or a function to be asked when a run begins."""
+    if not callable(to):
+        _check_named(to)
+        return
+    if isinstance(to, type) or inspect.iscoroutinefunction(to):
+        raise _no_place(to)
+    try:
+        takes = inspect.signature(to).parameters.values()
+    except (TypeError, ValueError):  # of a builtin, which does not say what it takes
+        raise _no_place(to) from None
+    must = [one for one in takes if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    if len(must) > 1 or any(one.kind is one.KEYWORD_ONLY for one in must):
+        raise _no_place(to)
+
+
+def _takes_input(to: Callable[..., object]) -> bool:
+    kinds = [one.kind for one in inspect.signature(to).parameters.values()]
+    return any(kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD) for kind in kinds)
+
+
+def _check_named(named: object) -> None:
+    """Refuse what is no place, and a URI with a secret: what is stored of a run is no place for one."""
     if not isinstance(named, str | Path) or not str(named).strip():
-        raise InvalidDeclaration(
-            f"to must be a path, a URI, or a function of the input that answers one; got {named!r:.120}.",
-            fix='to="exports/orders" or to="s3://bucket/orders"',
-            meta={"field": "to"},
-        )
+        raise _no_place(named)
     parts = urlsplit(str(named)) if _scheme(str(named)) else None
     secret = None if parts is None else _secret_in(parts)
     if parts is not None and secret is not None:
@@ -102,6 +119,14 @@ def check_where(named: object) -> None:
             fix="leave it out: the store's own environment variables or the machine's role say who asks",
             meta={"field": "to"},
         )
+
+
+def _no_place(got: object) -> InvalidDeclaration:
+    return InvalidDeclaration(
+        f"to must be a path, a URI, or a function of the input, or of nothing, that answers one; got {got!r:.120}.",
+        fix='to="exports/orders", to="s3://bucket/orders", or to=lambda day: f"exports/{day}"',
+        meta={"field": "to"},
+    )
 
 
 def _secret_in(parts: SplitResult) -> str | None:
