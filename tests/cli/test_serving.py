@@ -10,7 +10,7 @@ import pytest
 
 _SAID = """
 import gc, json
-from rowsweep.cli.serving import spare_collector
+from rowsweep.cli.commands.serving.serve import spare_collector
 gc.set_threshold({given}, 10, 10)
 spare_collector()
 print(json.dumps([gc.get_freeze_count() > 1000, list(gc.get_threshold()[:2])]))

@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Final, Literal
-
-import typer
-
-RunText = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its unique prefix, or a sweep's name.")]
-OnErrorFlag = Annotated[
-    Literal["stop", "set-aside"] | None,
-    typer.Option("--on-error", help="A backfill only: what becomes of rows that fail by themselves."),
-]
-MaxRejected = Annotated[int | None, typer.Option(metavar="N", help="The most rows that may be set aside.", min=1)]
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Watch it until it ends, worked by a worker; Ctrl-C leaves it going.")
-]
+from typing import Final
 
 EPILOG: Final = "Every command also takes --dsn, --schema, --app, --env, --json and --no-color: see rowsweep --help."
 

@@ -9,22 +9,10 @@ from typing import Annotated
 import typer
 
 from rowsweep import __version__
-from rowsweep.cli.commands import (
-    doctor,
-    events,
-    ledger,
-    new,
-    outbox,
-    relay,
-    run,
-    scheduler,
-    schema,
-    sweeps,
-    tasks,
-    up,
-    worker,
-)
+from rowsweep.cli.commands import doctor, events, ledger, new, outbox, run, schema, tasks
 from rowsweep.cli.commands.jobs import command as jobs
+from rowsweep.cli.commands.serving import relay, scheduler, up, worker
+from rowsweep.cli.commands.sweeps import command as sweeps
 from rowsweep.cli.demo import command as demo
 from rowsweep.cli.everywhere import Everywhere, asks_for_json, hoisted, places_in
 from rowsweep.cli.output import Output

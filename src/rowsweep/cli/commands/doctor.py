@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from rowsweep.cli.commands.outbox import OutboxDsn
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.serving import OutboxDsn
 from rowsweep.cli.session import session_of
 from rowsweep.errors import DriverUnavailable
 

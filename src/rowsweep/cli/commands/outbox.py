@@ -10,7 +10,6 @@ from uuid import UUID
 import typer
 
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.serving import OutboxDsn
 from rowsweep.cli.session import session_of
 from rowsweep.errors import JobNotFound, NotImplementedByDriver
 from rowsweep.show.tables.outbox import as_document, outbox_table
@@ -18,6 +17,11 @@ from rowsweep.show.tables.outbox import as_document, outbox_table
 if TYPE_CHECKING:
     from rowsweep.cli.session import Session
     from rowsweep.queue.outbox import OutboxStore
+
+OutboxDsn = Annotated[
+    str | None,
+    typer.Option("--outbox-dsn", metavar="DSN", help="The database whose outbox it is, else the queue's own."),
+]
 
 _outbox = typer.Typer(no_args_is_help=True, help="Look at staged jobs, and try again what could not be published.")
 

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rowsweep.cli.commands.sweeps import BatchRows, Confirm, Force, Name, Rate, confirmation
-from rowsweep.cli.everywhere import EPILOG, MaxRejected, OnErrorFlag
+from rowsweep.cli.commands.sweeps.flags import (
+    BatchRows,
+    Confirm,
+    Force,
+    Input,
+    MaxRejected,
+    Name,
+    OnErrorFlag,
+    Rate,
+    confirmation,
+)
+from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.following import SECONDS_BETWEEN_LOOKS, display_for
 from rowsweep.cli.lease import ForeignLease
 from rowsweep.cli.session import Session, read_json, session_of
@@ -35,7 +45,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
     context: typer.Context,
     name: Name,
     *,
-    given: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The sweep's input.")] = None,
+    given: Input = None,
     force: Force = False,
     batch_rows: BatchRows = None,
     rate: Rate = None,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowsweep.cli.commands.worker import declared_queues, worker_options
+from rowsweep.cli.commands.outbox import OutboxDsn
+from rowsweep.cli.commands.serving.serve import Drain, ReadyPort, Serving, serve
+from rowsweep.cli.commands.serving.worker import declared_queues, worker_options
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.serving import Drain, OutboxDsn, ReadyPort, Serving, serve
 from rowsweep.cli.session import session_of
 
 if TYPE_CHECKING:

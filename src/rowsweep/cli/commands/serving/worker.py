@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rowsweep.cli.commands.serving.serve import Drain, ReadyPort, Serving, serve
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.serving import Drain, ReadyPort, Serving, serve
 from rowsweep.cli.session import session_of
 
 if TYPE_CHECKING:

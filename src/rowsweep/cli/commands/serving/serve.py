@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 _COLLECT_EVERY: Final = 10_000
 
 Drain = Annotated[str, typer.Option("--drain", metavar="SPAN", help="How long a stop waits for what still runs.")]
-OutboxDsn = Annotated[
-    str | None,
-    typer.Option("--outbox-dsn", metavar="DSN", help="The database whose outbox it is, else the queue's own."),
-]
 ReadyPort = Annotated[
     int | None,
     typer.Option("--ready-port", metavar="P", min=1, max=65535, help="Serve GET /ready: 200, or 503 while stopping."),

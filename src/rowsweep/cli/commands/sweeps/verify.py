@@ -6,17 +6,12 @@ from typing import Annotated, Final
 
 import typer
 
-from rowsweep.cli.everywhere import EPILOG, RunText
+from rowsweep.cli.commands.sweeps.flags import RunText
 from rowsweep.cli.session import session_of
 
 _EXIT: Final = {True: 0, False: 1, None: 3}
 
 Timeout = Annotated[str, typer.Option(metavar="SPAN", help="The longest that counting may take.")]
-
-
-def add_to(sweeps: typer.Typer) -> None:
-    """Add the command to those about sweeps."""
-    sweeps.command("verify", epilog=EPILOG)(verify)
 
 
 def verify(context: typer.Context, run: RunText, *, timeout: Timeout = "5m") -> None:

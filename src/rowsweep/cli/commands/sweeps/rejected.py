@@ -5,16 +5,10 @@ from __future__ import annotations
 import typer
 
 from rowsweep.cli.commands.ledger import leave_watched, say_launched
-from rowsweep.cli.everywhere import EPILOG, RunText, Wait
+from rowsweep.cli.commands.sweeps.flags import RunText, Wait
 from rowsweep.cli.session import session_of
 from rowsweep.cli.stopping import Signals
 from rowsweep.show.tables import sweeps as tables
-
-
-def add_to(sweeps: typer.Typer) -> None:
-    """Add the commands to those about sweeps."""
-    sweeps.command("rejected", epilog=EPILOG)(rejected)
-    sweeps.command("retry-rejected", epilog=EPILOG)(retry_rejected)
 
 
 def rejected(context: typer.Context, run: RunText) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rowsweep.cli.commands.ledger import watch_run
-from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
 from rowsweep.cli.stopping import INTERRUPTED, Signals
 from rowsweep.errors import AlreadyApplied
@@ -15,11 +14,6 @@ from rowsweep.show.tables import sweeps as tables
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.launches.applying import Application
-
-
-def add_to(sweeps: typer.Typer) -> None:
-    """Add the command to `rowsweep sweeps`."""
-    sweeps.command("apply", epilog=EPILOG)(apply)
 
 
 def apply(

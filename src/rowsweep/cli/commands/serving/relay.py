@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from rowsweep.cli.commands.outbox import OutboxDsn
+from rowsweep.cli.commands.serving.serve import Drain, ReadyPort, Serving, serve
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.serving import Drain, OutboxDsn, ReadyPort, Serving, serve
 from rowsweep.cli.session import session_of
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from rowsweep.cli.commands.serving.serve import Drain, ReadyPort, serve
 from rowsweep.cli.everywhere import EPILOG
-from rowsweep.cli.serving import Drain, ReadyPort, serve
 from rowsweep.cli.session import session_of
 
 

@@ -1,0 +1,1 @@
+"""`rowsweep sweeps`: what is declared here and what became of it, launched and steered."""
