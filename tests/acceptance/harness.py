@@ -17,6 +17,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
+from tests.acceptance.scene import told
+
 Found = TypeVar("Found")
 
 slow = pytest.mark.slow
@@ -270,7 +272,9 @@ class Site:
         """Answer how many batches were begun, whatever became of them."""
         return int(self.one("select case when is_called then last_value else 0 end as tries from tries")["tries"])
 
-    def until(self, ask: Callable[[], Found | None], *, seconds: float = PATIENCE_SECONDS) -> Found:
+    def until(
+        self, ask: Callable[[], Found | None], *, seconds: float = PATIENCE_SECONDS, what: str = "the condition"
+    ) -> Found:
         """Ask until there is an answer that is not false; fail when the seconds are over, or no process is left."""
 
         def answered() -> Found | None:
@@ -279,7 +283,7 @@ class Site:
             assert answer or not is_deserted, f"no process is left\n{self.shown()}"
             return answer
 
-        return until(answered, self.shown, seconds=seconds)
+        return until(answered, lambda: f"{what}: {self.shown()}", seconds=seconds)
 
     def until_swept(self, rows: int) -> None:
         """Wait until the ledger counts that many rows."""
@@ -306,14 +310,10 @@ class Site:
         return self.until(lambda: process if (process := self.holder()) is not besides else None)
 
     def shown(self) -> str:
-        """Describe where everything stands, for a failure."""
+        """Describe where everything stands, for a failure: what tells most in the first line, the logs at the end."""
         jobs = self.connection.execute("select * from x_jobs").fetchall()
-        sessions = self.connection.execute(
-            "select application_name, state, wait_event, left(query, 80) as query from pg_stat_activity"
-            " where application_name <> '' and pid <> pg_backend_pid()"
-        ).fetchall()
         logs = [f"--- {process.name} ({process.code})\n{process.log[-2000:]}" for process in self.processes]
-        return "\n".join([f"jobs: {jobs}", f"sessions: {sessions}", *logs])
+        return "\n".join([told(self.connection), f"jobs: {jobs}", *logs])
 
     def assert_exact(self) -> None:
         """Assert that every row was written once, and that the job and the ledger say so."""

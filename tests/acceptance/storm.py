@@ -83,14 +83,23 @@ class Storm:
         if job["claimed_by"] is None or not str(job["claimed_by"]).startswith(f"{holder.name}:"):
             holder.wake()
             return self._stop_past_the_lease(self.site.until_held())
-        self.site.until(lambda: self.site.job()["claims"] > job["claims"], seconds=TAKE_OVER_SECONDS)
+        what = f"stop of {holder.name}: another one with its claim {job['claims']}"
+        self.site.until(lambda: self.site.job()["claims"] > job["claims"], seconds=TAKE_OVER_SECONDS, what=what)
         rows, give_up_at = self.progress(), time.monotonic() + self._random.uniform(0.0, 1.0)
         while self.progress() == rows and time.monotonic() < give_up_at:
             time.sleep(0.01)
         holder.wake()
         self.losses.append(Loss(holder, job["claims"]))
-        until(lambda: reported(self.losses[-1]), lambda: f"the report of a lost lease\n{holder.log}")
+        until(
+            lambda: reported(self.losses[-1]), lambda: f"{self._unreported(holder, job['claims'])}: {self.site.shown()}"
+        )
         return None
+
+    def _unreported(self, holder: Process, claim: int) -> str:
+        last = [f"{event['event']} {event.get('code') or ''}".strip() for event in holder.events()[-5:]]
+        return (
+            f"a report of {holder.name} (exit code {holder.code}) that its claim {claim} is lost, it said {last} last"
+        )
 
 
 def reported(loss: Loss) -> bool:
