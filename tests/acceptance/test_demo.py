@@ -16,7 +16,7 @@ from rowsweep import embedded
 from rowsweep.cli.demo import orders
 from rowsweep.cli.loading import load_app
 from rowsweep.jobs.registry import reset_jobs
-from tests.cli.commands import wait_until
+from tests.cli.command_line import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ import pytest
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.jobs.tasks.registry import reset_tasks
 from rowsweep.queue.postgres.driver import PostgresDriver
-from tests.cli.commands import CommandLine, write_app
+from tests.cli.command_line import CommandLine, write_app
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from rowsweep.cli.loading import load_app
 from rowsweep.errors import InvalidDeclaration, InvalidOption
 from rowsweep.sweeps.registry import get_sweep
-from tests.cli.commands import write_app
+from tests.cli.command_line import write_app
 
 ONE = 'import rowsweep as rs\n\n{name} = rs.backfill("{name}", rows=rs.Rows("items"), set={{"total": "1"}})\n'
 

@@ -16,7 +16,7 @@ import typer
 from rowsweep.cli.everywhere import hoisted
 from rowsweep.cli.main import application, main
 from rowsweep.errors import InvalidOption
-from tests.cli.commands import CommandLine
+from tests.cli.command_line import CommandLine
 
 SOURCE = Path(__file__).parents[2] / "src" / "rowsweep"
 FIXES = [

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.cli.commands import CommandLine
+from tests.cli.command_line import CommandLine
 
 
 def test_an_event_is_published(rowsweep: CommandLine) -> None:

@@ -10,7 +10,7 @@ from rowsweep.clock import SystemClock
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.records import ClaimOptions, claim_of
 from rowsweep.queue.verdicts import Bury, Settlement
-from tests.cli.commands import CommandLine
+from tests.cli.command_line import CommandLine
 from tests.queue.world import ERROR, new_job, worker_info
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rowsweep.cli.main import main
 from rowsweep.queue.postgres.driver import PostgresDriver
-from tests.cli.commands import CommandLine
+from tests.cli.command_line import CommandLine
 from tests.queue.world import worker_info
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.commands import CommandLine, fill, interrupt, write_app
+from tests.cli.command_line import CommandLine, fill, interrupt, write_app
 
 TASK = """
 import rowsweep as rs

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from tests.cli.commands import CommandLine, wait_until, write_app
+from tests.cli.command_line import CommandLine, wait_until, write_app
 
 TASKS = """
 from __future__ import annotations

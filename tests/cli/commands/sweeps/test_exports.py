@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import rowsweep as rs
-from tests.cli.commands import CommandLine, write_app
+from tests.cli.command_line import CommandLine, write_app
 
 APP = """
 import rowsweep as rs

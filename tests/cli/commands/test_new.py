@@ -14,7 +14,7 @@ from rowsweep.cli.commands.new import backfill_text
 from rowsweep.cli.loading import load_app
 from rowsweep.cli.main import main
 from rowsweep.sweeps.registry import get_sweep
-from tests.cli.commands import CommandLine
+from tests.cli.command_line import CommandLine
 
 
 def new(*arguments: str) -> int | str | None:
@@ -96,6 +96,6 @@ def test_the_file_passes_the_type_checker_and_the_linter(tmp_path: Path) -> None
             capture_output=True,
             text=True,
             check=False,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cli.commands import CommandLine, fill, write_app
+from tests.cli.command_line import CommandLine, fill, write_app
 
 
 @pytest.fixture

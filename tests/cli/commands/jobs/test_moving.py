@@ -17,7 +17,7 @@ import pytest
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.records import ClaimOptions, claim_of
 from rowsweep.queue.verdicts import Done, Settlement
-from tests.cli.commands import CommandLine, write_app
+from tests.cli.command_line import CommandLine, write_app
 from tests.queue.world import new_job
 
 LETTERS = """

@@ -14,7 +14,7 @@ from rowsweep.jobs.registry import find_job
 from rowsweep.jobs.tasks.registry import registered_tasks
 from rowsweep.scheduler.scheduler import Scheduler
 from rowsweep.worker.worker import Worker
-from tests.cli.commands import CommandLine, write_app
+from tests.cli.command_line import CommandLine, write_app
 
 APP = """
 import rowsweep as rs

@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import rowsweep as rs
-from tests.cli.commands import CommandLine, wait_until, write_app
+from tests.cli.command_line import CommandLine, wait_until, write_app
 
 OUTBOX_JOB = """
 from __future__ import annotations

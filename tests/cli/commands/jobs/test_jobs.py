@@ -1,4 +1,4 @@
-"""`rowsweep jobs` and `rowsweep schema` over a real database."""
+"""`rowsweep jobs` over a real database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rowsweep.jobs.registry import reset_jobs
-from tests.cli.commands import CommandLine, fill
+from tests.cli.command_line import CommandLine, fill
 
 UNKNOWN = "01998f0a-1b2c-7d3e-8f40-123456789abc"
 
@@ -92,24 +92,3 @@ def test_names_that_nobody_declares_stand_out(rowsweep: CommandLine, job: str) -
     (Path.cwd() / "backfills" / "app.py").write_text("")
     names = rowsweep("jobs", "names", "--json").json
     assert names == {"declared": [], "undeclared": [{"queue": "default", "name": "totals", "waiting": 1}]}
-
-
-def test_the_schema_is_installed_once_and_its_status_told(rowsweep: CommandLine) -> None:
-    """S-072, S-403."""
-    assert "nothing to do" in rowsweep("schema", "install").out
-    status = rowsweep("schema", "status", "--json")
-    assert (status.code, status.json["is_current"], status.json["version"]) == (0, True, status.json["latest"])
-
-
-def test_a_schema_that_is_not_installed_is_a_finding(rowsweep: CommandLine) -> None:
-    """N-106."""
-    answer = rowsweep("schema", "status", "--schema", "nowhere")
-    assert answer.code == 1
-    assert "rowsweep schema install" in answer.out
-
-
-def test_the_sql_of_an_install_is_printed_without_connecting(rowsweep: CommandLine) -> None:
-    """S-017."""
-    answer = rowsweep("schema", "print", "--dsn", "postgresql://localhost:1/none")
-    assert answer.code == 0
-    assert "create table" in answer.out

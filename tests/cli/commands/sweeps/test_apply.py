@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import CommandLine, fill, write_app
+from tests.cli.command_line import CommandLine, fill, write_app
 
 CHAIN = """
 import rowsweep as rs

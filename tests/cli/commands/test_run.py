@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cli.commands import CommandLine, fill, interrupt, wait_until
+from tests.cli.command_line import CommandLine, fill, interrupt, wait_until
 
 ROWS = 6_000
 SLOWLY = ("run", "totals", "--rate", "2000/s", "--batch-rows", "100")
