@@ -18,9 +18,9 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 import rowsweep as rs
-from rowsweep.sweeps.batch.frames import column_form
-from rowsweep.sweeps.batch.reading import PageRows
-from rowsweep.sweeps.batch.writeback import write_back
+from rowsweep.sweeps.batch.forms.frames import column_form
+from rowsweep.sweeps.batch.forms.reading import PageRows
+from rowsweep.sweeps.batch.forms.writeback import write_back
 from rowsweep.sweeps.keyset.catalog import Table, find_table
 from rowsweep.sweeps.keyset.statements import Statements
 

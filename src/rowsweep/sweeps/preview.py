@@ -11,8 +11,8 @@ from rowsweep.errors import RowsweepError, UnsafePreview
 from rowsweep.options import count
 from rowsweep.sweeps.batch.closing import check_transaction
 from rowsweep.sweeps.batch.connection import BatchConnection
+from rowsweep.sweeps.batch.forms.reading import PageRows
 from rowsweep.sweeps.batch.pages import Page, PageFinder
-from rowsweep.sweeps.batch.reading import PageRows
 from rowsweep.sweeps.batch.work import HandlerCall
 from rowsweep.sweeps.blame import own_lines
 from rowsweep.sweeps.executors.calls import calling

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rowsweep.sweeps.batch.batch import Batch, BatchPlace
 from rowsweep.sweeps.batch.closing import BatchDone, CheckpointMoved, Closer, check_transaction
+from rowsweep.sweeps.batch.forms.reading import Form, PageRows
+from rowsweep.sweeps.batch.forms.writeback import PageKeys, write_back
 from rowsweep.sweeps.batch.pages import Page, PageFinder
-from rowsweep.sweeps.batch.reading import Form, PageRows
-from rowsweep.sweeps.batch.writeback import PageKeys, write_back
 from rowsweep.sweeps.passes.position import Plan, Position
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from rowsweep.sweeps.batch.frames import column_form, csv_line
-from rowsweep.sweeps.batch.reading import PageRows
+from rowsweep.sweeps.batch.forms.frames import column_form, csv_line
+from rowsweep.sweeps.batch.forms.reading import PageRows
 from rowsweep.sweeps.keyset.cursor import run
 
 if TYPE_CHECKING:

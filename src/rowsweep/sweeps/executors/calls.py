@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rowsweep.signals import RunSignal
     from rowsweep.sweeps.batch.batch import BatchPlace
-    from rowsweep.sweeps.batch.reading import Form, PageRows
+    from rowsweep.sweeps.batch.forms.reading import Form, PageRows
     from rowsweep.sweeps.declare import RowSweep
     from rowsweep.sweeps.keyset.catalog import Table
 

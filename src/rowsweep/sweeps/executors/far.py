@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.sweeps.batch.batch import Batch, BatchPlace
-from rowsweep.sweeps.batch.frames import as_frame, column_form
-from rowsweep.sweeps.batch.returned import as_returned_frame, no_objects
+from rowsweep.sweeps.batch.forms.frames import as_frame, column_form
+from rowsweep.sweeps.batch.forms.returned import as_returned_frame, no_objects
 from rowsweep.sweeps.executors.failures import SentError
 from rowsweep.sweeps.executors.orders import Handler, Order
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from rowsweep.sweeps.batch.reading import Form
+    from rowsweep.sweeps.batch.forms.reading import Form
     from rowsweep.sweeps.keyset.catalog import Column, Table
 
 

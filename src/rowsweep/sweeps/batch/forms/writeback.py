@@ -11,7 +11,7 @@ import psycopg
 from psycopg import ClientCursor
 
 from rowsweep.errors import InvalidFrame, InvalidSweepSql
-from rowsweep.sweeps.batch.returned import (
+from rowsweep.sweeps.batch.forms.returned import (
     as_returned_frame,
     check_columns,
     check_keys,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg.types.datetime import IntervalLoader
 
 from rowsweep.errors import InvalidFrame
-from rowsweep.sweeps.batch.frames import is_text_form
+from rowsweep.sweeps.batch.forms.frames import is_text_form
 
 if TYPE_CHECKING:
     import polars as pl

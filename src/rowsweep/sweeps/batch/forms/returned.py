@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvalidFrame, RowsweepError, nearest
-from rowsweep.sweeps.batch.dicts import array_text, dicts_frame
+from rowsweep.sweeps.batch.forms.dicts import array_text, dicts_frame
 from rowsweep.sweeps.keyset.catalog import Column, Table
 
 if TYPE_CHECKING:

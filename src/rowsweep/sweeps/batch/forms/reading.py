@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from psycopg.rows import dict_row, tuple_row
 
-from rowsweep.sweeps.batch.dicts import IntervalTextLoader, has_keys
-from rowsweep.sweeps.batch.frames import as_frame, column_form, csv_line, read_csv
+from rowsweep.sweeps.batch.forms.dicts import IntervalTextLoader, has_keys
+from rowsweep.sweeps.batch.forms.frames import as_frame, column_form, csv_line, read_csv
 from rowsweep.sweeps.keyset.catalog import Column, quoted
 
 if TYPE_CHECKING:
