@@ -24,7 +24,7 @@ from rowsweep.sweeps.shards import amount, sharded
 from rowsweep.sweeps.shards.ranges import KeySpace
 from tests.sweeps.export.test_passes import names, once
 from tests.sweeps.field import NOW, Field, until, wait_for
-from tests.sweeps.test_keys import other_collation
+from tests.sweeps.keyset.test_keys import other_collation
 
 ROWS = 600
 SLOW = ("uuid", "composite")

@@ -9,7 +9,7 @@ import pytest
 
 import rowsweep as rs
 from tests.sweeps.field import Field
-from tests.sweeps.test_keys import KINDS, Kind, made
+from tests.sweeps.keyset.test_keys import KINDS, Kind, made
 
 
 def declare(form: str, kind: Kind) -> Any:

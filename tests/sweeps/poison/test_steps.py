@@ -13,8 +13,8 @@ from rowsweep.errors import SweepFailed
 from rowsweep.queue.records import Backfill
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.keyset.rows import Rows
+from tests.sweeps.batch.test_source import counts, other
 from tests.sweeps.field import NOW, Field
-from tests.sweeps.test_source import counts, other
 
 __all__ = ["other"]
 BAD = (7, 8, 21, 40)

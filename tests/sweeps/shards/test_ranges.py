@@ -13,7 +13,7 @@ from rowsweep.sweeps.passes.position import KeyRange
 from rowsweep.sweeps.setup import set_up
 from rowsweep.sweeps.shards.ranges import KeySpace
 from tests.sweeps.field import Field
-from tests.sweeps.test_keys import other_collation
+from tests.sweeps.keyset.test_keys import other_collation
 
 ROWS = 20_000
 KEYS = {
