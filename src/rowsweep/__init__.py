@@ -37,8 +37,8 @@ from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.handle import Sweep
 from rowsweep.sweeps.keyset.rows import Rows
 from rowsweep.sweeps.purge.declare import Budget, Purge, purge
-from rowsweep.sweeps.purge.own import RETENTION_CRON, own_targets
-from rowsweep.sweeps.purge.targets import expired, older_than
+from rowsweep.sweeps.purge.targets.own import RETENTION_CRON, own_targets
+from rowsweep.sweeps.purge.targets.target import expired, older_than
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.snapshot import Snapshot
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import rowsweep as rs
 from rowsweep.sweeps.purge.declare import Purge
-from rowsweep.sweeps.purge.targets import RowTarget
+from rowsweep.sweeps.purge.targets.target import RowTarget
 from tests.sweeps.field import Field
 
 OLD = "now() - interval '100 days'"

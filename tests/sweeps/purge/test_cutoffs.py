@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 import rowsweep as rs
-from rowsweep.sweeps.purge.setup import check_target
-from rowsweep.sweeps.purge.targets import RowTarget
+from rowsweep.sweeps.purge.targets.setup import check_target
+from rowsweep.sweeps.purge.targets.target import RowTarget
 from tests.sweeps.field import Field
 from tests.sweeps.purge.events import declare
 

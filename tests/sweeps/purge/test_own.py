@@ -13,8 +13,8 @@ from rowsweep.app.connecting import connect
 from rowsweep.jobs.registry import find_job, reset_jobs
 from rowsweep.jobs.tasks.registry import registered_tasks, reset_tasks
 from rowsweep.queue.memory.driver import MemoryDriver
-from rowsweep.sweeps.purge.own import OwnTarget, declare_retention
-from rowsweep.sweeps.purge.targets import BatchedTarget
+from rowsweep.sweeps.purge.targets.own import OwnTarget, declare_retention
+from rowsweep.sweeps.purge.targets.target import BatchedTarget
 from rowsweep.testing.clock import FakeClock
 from rowsweep.worker.worker import Worker
 from tests.sweeps.field import Field, fields_of
@@ -76,7 +76,7 @@ def test_retention_goes_batch_by_batch(field: Field, caplog: pytest.LogCaptureFi
     for _ in range(25):
         finished(field, 9)
     with pytest.MonkeyPatch.context() as patched, caplog.at_level("DEBUG", "rowsweep"):
-        patched.setattr("rowsweep.sweeps.purge.own._BATCH_ROWS", 10)
+        patched.setattr("rowsweep.sweeps.purge.targets.own._BATCH_ROWS", 10)
         run = rs.purge("small", targets=rs.own_targets, budget=rs.Budget(rows=20)).launch()
         result = field.finish(run)
     assert result["removed"]["rowsweep-jobs"] == 20

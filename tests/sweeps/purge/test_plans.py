@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowsweep.sweeps.purge.passes import PurgePass
-from rowsweep.sweeps.purge.setup import TargetSetup, check_target
+from rowsweep.sweeps.purge.targets.setup import TargetSetup, check_target
 from rowsweep.sweeps.purge.work import DeleteWork
 from tests.sweeps.field import Field
 from tests.sweeps.purge.events import declare, left, make_events, old_events

@@ -17,7 +17,7 @@ from rowsweep.operate.health.work import (
     look_at_undeclared,
     look_at_workers,
 )
-from rowsweep.sweeps.purge.own import RETENTION
+from rowsweep.sweeps.purge.targets.own import RETENTION
 from rowsweep.sweeps.snapshot import snapshot_of
 from rowsweep.telemetry.events import error_fields
 

@@ -96,8 +96,6 @@ class ExportPass(Pass):
         super()._blame(error)
         error.add_note(f"while exporting to {self._destination.place.shown}")
 
-    # -- the end ------------------------------------------------------------------------------------------------
-
     def _behind_pages(self) -> None:
         """Ask whose rows may be in no part: a part that is written is never changed, so nobody is waited for."""
         self._writers = count_outlasting(self._ctx, self._source, self._setup.table, sweep=self._sweep.name)

@@ -163,8 +163,6 @@ class SecondLook(UnseenLook):
         with self._source.transaction():
             return count_rows(self._source.connection, statements, values)
 
-    # -- what is swept ------------------------------------------------------------------------------------------
-
     def _judge(self, writers: Writers) -> Look | None:
         look, others = judge(self._sweep.spec, self._setup, writers, self._proof()), self._not_set_aside()
         return look if look is None or others is None else look.without(others)

@@ -101,8 +101,6 @@ class BackfillPass(Pass, SecondLook):
         by_handler = (AtomicWork if spec.atomic else OutsideWork)(call=call, closer=closer)
         return by_handler if spec.source is None else SourceWork(finder=finder, closer=closer, work=by_handler.alone)
 
-    # -- rows that fail by themselves ---------------------------------------------------------------------------
-
     def _limits(self) -> Limits | None:
         """Answer how many rows may be set aside; None where the first batch that fails is to stop the run."""
         spec, row, options = self._sweep.spec, self._row, self._options

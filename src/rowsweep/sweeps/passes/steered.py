@@ -109,8 +109,6 @@ class SteeredPass(ABC):
             launched_by=ctx.record.enqueued_by,
         )
 
-    # -- errors of the moment ------------------------------------------------------------------------------------
-
     def _recover(self, error: Exception) -> None:
         """Wait and shrink after an error of the moment, reading back where the pass stands; raise any other."""
         if self._ctx.signal.aborted:
@@ -204,8 +202,6 @@ class SteeredPass(ABC):
                 rows=self._rows_done(),
             )
 
-    # -- steering -----------------------------------------------------------------------------------------------
-
     def _closes_begun(self, wanted: Wanted | None) -> bool:
         """Stop here where somebody asked for it; answer whether a batch that is done but for its close comes first.
 
@@ -286,8 +282,6 @@ class SteeredPass(ABC):
         except DriverUnavailable:
             return  # it is said by the next wait; what keeps the pass from working is in the log
         self._waiting_for = why
-
-    # -- options ------------------------------------------------------------------------------------------------
 
     def _batch_rows(self) -> int:
         return int(self._options.get("batch_rows") or self._sweep.spec.batch_rows)

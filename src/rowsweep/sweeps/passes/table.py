@@ -72,8 +72,6 @@ class Pass(HeedingPass):
             self._release()
             self._end_governing()
 
-    # -- opening ------------------------------------------------------------------------------------------------
-
     def _open(self) -> Backfill:
         """Ask the gate, fix the setup, and take up the ledger row."""
         ctx, sweep = self._ctx, self._sweep
@@ -124,8 +122,6 @@ class Pass(HeedingPass):
     def _first_size(self) -> BatchSize:
         """Answer how many rows the first page takes."""
         return BatchSize(self._batch_rows(), adapt=self._sweep.spec.adapt)
-
-    # -- pages --------------------------------------------------------------------------------------------------
 
     def _sweep_pages(self, row: Backfill) -> None:
         stored = self._resumed()
@@ -180,8 +176,6 @@ class Pass(HeedingPass):
     def _backends(self) -> list[int]:
         pid = self._source.backend_pid
         return [] if pid is None else [pid]
-
-    # -- the end ------------------------------------------------------------------------------------------------
 
     def _finish(self) -> dict[str, Any]:
         totals: dict[str, Any] = self._ctx.step.run(FINISH_STEP, self._finish_ledger)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.records import NewBackfill, SweepTotals
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.purge.declare import Purge
-    from rowsweep.sweeps.purge.setup import TargetSetup
+    from rowsweep.sweeps.purge.targets.setup import TargetSetup
 
 AGAIN_SECONDS: Final = 60.0
 

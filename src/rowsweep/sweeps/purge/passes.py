@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.clock import SystemClock, real_monotonic
-from rowsweep.errors import InvariantBroken, NotImplementedByDriver
+from rowsweep.errors import NotImplementedByDriver
 from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.patience import database_error
@@ -22,8 +22,8 @@ from rowsweep.sweeps.passes.progress import Progress
 from rowsweep.sweeps.purge.ending import Ending, report_of
 from rowsweep.sweeps.purge.plausible import refuse_implausible
 from rowsweep.sweeps.purge.position import PurgePosition, as_position
-from rowsweep.sweeps.purge.setup import TargetSetup, check_unchanged, set_up_target
-from rowsweep.sweeps.purge.targets import BatchedTarget, RowTarget, checked
+from rowsweep.sweeps.purge.targets.setup import TargetSetup, check_unchanged, estimate_of, set_up_target
+from rowsweep.sweeps.purge.targets.target import RowTarget, batches_of, checked
 from rowsweep.sweeps.purge.work import DeleteWork, PurgeDone
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import estimate_rows, settings_for
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.retention import RetentionStore
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.purge.declare import Purge
-    from rowsweep.sweeps.purge.targets import Target
+    from rowsweep.sweeps.purge.targets.target import Target
 
 _FIRST_ROUND_SECONDS: Final = 0.25
 _LONGEST_ROUND_SECONDS: Final = 4.0
@@ -82,8 +82,6 @@ class PurgePass(HeedingPass):
         finally:
             self._release()
             self._end_governing()
-
-    # -- opening ------------------------------------------------------------------------------------------------
 
     def _open(self) -> list[Target | RowTarget]:
         """Ask the gate, read the clock, and check every target and how much would go before the first delete."""
@@ -135,13 +133,9 @@ class PurgePass(HeedingPass):
         )
 
     def _describe(self) -> None:
-        known = [setup for setup in self._setups.values() if setup.expected is not None]
-        is_counted = all(setup.expected_is == "count" for setup in known)
-        amount = sum(setup.expected or 0 for setup in known) if known else None
-        estimate = (amount, None if amount is None else "count" if is_counted else "plan")
-        self._ledger().describe(self._ctx.claim, self._ctx.run_id, estimate=estimate, waiting_for=None)
-
-    # -- one target ---------------------------------------------------------------------------------------------
+        self._ledger().describe(
+            self._ctx.claim, self._ctx.run_id, estimate=estimate_of(self._setups.values()), waiting_for=None
+        )
 
     def _purge(self, target: Target | RowTarget) -> dict[str, Any]:
         """Purge one target; answer what its step keeps. A `backlog` of None is one that nobody has counted."""
@@ -218,7 +212,7 @@ class PurgePass(HeedingPass):
 
     def _purge_structural(self, target: Target) -> int | None:
         """Let a target delete by itself; each of its batches is noted once it is done."""
-        ledger, closer, batches = self._ledger(), self._closer(), self._batches_of(target)
+        ledger, closer, batches = self._ledger(), self._closer(), batches_of(target, self._instant)
         while not self._at.ended:
             self._steer(self._steered_by)
             if self._is_spent:
@@ -233,14 +227,6 @@ class PurgePass(HeedingPass):
                 self._committed(done, after.rows - self._at.rows, (real_monotonic() - started) * 1000)
             self._moved(done)
         return 0
-
-    def _batches_of(self, target: Target) -> Iterator[int]:
-        if isinstance(target, BatchedTarget):
-            yield from (_counted(target.name, rows) for rows in target.batches(self._instant))
-        else:
-            yield _counted(target.name, target.purge_expired(self._instant))
-
-    # -- budget, pace, figures ----------------------------------------------------------------------------------
 
     @property
     def _is_spent(self) -> bool:
@@ -277,8 +263,6 @@ class PurgePass(HeedingPass):
     def _rows_done(self) -> int:
         return self._overall(self._at).rows
 
-    # -- the end ------------------------------------------------------------------------------------------------
-
     def _finish(self, outcome: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         report = report_of(outcome, self._setups, self._instant)
         at = self._before
@@ -305,8 +289,6 @@ class PurgePass(HeedingPass):
         )
         return report
 
-    # -- what every pass has ------------------------------------------------------------------------------------
-
     def _release(self) -> None:
         self._held.release()
 
@@ -329,13 +311,3 @@ def _retention(stores: Stores) -> RetentionStore:
             meta={"feature": "retention"},
         )
     return stores.retention
-
-
-def _counted(target: str, rows: object) -> int:
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-        raise InvariantBroken(
-            f"The target {target!r} must answer how many rows it removed; it answered {rows!r:.80}.",
-            fix="return the number of rows from purge_expired(at)",
-            meta={"target": target},
-        )
-    return rows

@@ -12,7 +12,7 @@ from rowsweep.errors import ImplausiblePurge
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
-    from rowsweep.sweeps.purge.setup import TargetSetup
+    from rowsweep.sweeps.purge.targets.setup import TargetSetup
 
 PLAUSIBLE_SHARE: Final = 0.2
 _TIMES_ITS_MEDIAN: Final = 10

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from rowsweep.sweeps.purge.own import OwnTarget
-from rowsweep.sweeps.purge.setup import TargetSetup, set_up_target
-from rowsweep.sweeps.purge.targets import RowTarget, Target, checked
+from rowsweep.sweeps.purge.targets.own import OwnTarget
+from rowsweep.sweeps.purge.targets.setup import TargetSetup, set_up_target
+from rowsweep.sweeps.purge.targets.target import RowTarget, Target, checked
 from rowsweep.sweeps.run import host
 
 if TYPE_CHECKING:

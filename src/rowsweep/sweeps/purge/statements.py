@@ -1,4 +1,4 @@
-"""The SQL of a purge, composed for an application's own table: pages of what is due, deletes, and what is counted."""
+"""The SQL of a purge, composed for an application's own table: pages of what is due, and deletes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,10 @@ from psycopg import sql
 
 from rowsweep.sweeps.keyset.catalog import Column, Table, quoted
 from rowsweep.sweeps.keyset.statements import expression
-from rowsweep.sweeps.purge.catalog import Aged, Reference
+from rowsweep.sweeps.purge.targets.catalog import Aged, Reference
 
 _Part = sql.Composable
 _SHOWN_KEYS: Final = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """A select whose rows are counted or estimated."""
-
-    rows: sql.Composed
-
-    def matching(self) -> sql.Composed:
-        """Select every row that counts."""
-        return self.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,31 +175,10 @@ class PurgeStatements:
             "select pg_catalog.count(*), pg_catalog.min({0}) {1}, pg_catalog.max({0}) {1} from {2} where {3}"
         ).format(instant, finite, self.table.identifier, self.due())
 
-    def everything(self) -> Counted:
-        """Select every row of the table."""
-        return Counted(rows=sql.SQL("select 1 from {}").format(self.table.identifier))
-
     def due(self) -> _Part:
         """The condition by which a row is due."""
         aged = self._old_enough()
         return aged if self.where is None else sql.SQL("{} and {}").format(aged, self._matches())
-
-    def cascaded(self, chain: Sequence[Reference]) -> Counted:
-        """Select the rows at the end of a chain of cascading keys that would go along."""
-        going: _Part = self.due()
-        at: tuple[str, str] = (self.table.schema, self.table.name)
-        for reference in chain:
-            here = (reference.schema, reference.table)
-            same = [
-                sql.SQL("{} = {}").format(quoted("rs_going", referred), _at(here, column))
-                for column, referred in zip(reference.columns, reference.referred, strict=True)
-            ]
-            inner = sql.SQL("select {} from {} where {}").format(
-                _list(quoted(name) for name in dict.fromkeys(reference.referred)), quoted(*at), going
-            )
-            going = sql.SQL("exists (select from ({}) rs_going where {})").format(inner, _all(same))
-            at = here
-        return Counted(rows=sql.SQL("select 1 from {} where {}").format(quoted(*at), going))
 
     @property
     def _address(self) -> tuple[str, ...]:
@@ -315,10 +283,6 @@ def _named(prefix: str, columns: Sequence[str]) -> list[sql.SQL]:
 
 def _texts(places: Sequence[_Part]) -> sql.Composed:
     return _list(sql.SQL("{}::pg_catalog.text").format(place) for place in places)
-
-
-def _at(table: tuple[str, str], column: str) -> sql.SQL:
-    return quoted(*table, column)
 
 
 def _type(column: Column) -> sql.SQL:

@@ -12,14 +12,14 @@ from psycopg.rows import tuple_row
 from rowsweep.errors import CursorStuck
 from rowsweep.sweeps.batch.chain import Chain
 from rowsweep.sweeps.keyset.statements import cursor_values
-from rowsweep.sweeps.purge.catalog import Reference, find_reference
+from rowsweep.sweeps.purge.targets.catalog import Reference, find_reference
 
 if TYPE_CHECKING:
     from rowsweep.queue.records import BatchClosed
     from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.purge.position import PurgePosition
-    from rowsweep.sweeps.purge.setup import TargetSetup
+    from rowsweep.sweeps.purge.targets.setup import TargetSetup
 
 BY_TRIGGER: Final = "a trigger of the table"
 _MOST_ROUNDS: Final = 6

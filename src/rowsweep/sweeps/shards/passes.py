@@ -40,8 +40,6 @@ class ShardPass(Sharded, BackfillPass):
     def _worth_taking(self) -> int:
         return _BATCHES_WORTH_HALVING * self._size.rows
 
-    # -- the second look ----------------------------------------------------------------------------------------
-
     def _uses_up(self) -> bool:
         if not self._is_one_of_several:
             return super()._uses_up()

@@ -55,8 +55,6 @@ class Sharded(Pass):
         self._is_alone = False
         self._amount = Amount(1, "no rows")
 
-    # -- opening ------------------------------------------------------------------------------------------------
-
     def _stored_setup(self, known: Backfill | None) -> Any:
         ctx = self._ctx
         if known is not None and known.shards is not None:
@@ -106,8 +104,6 @@ class Sharded(Pass):
         beginning = self._position(None, self._step)
         positions = [replace(beginning, cursor=each.after, range=each) for each in ranges]
         return opening.store(setup, positions, self._new_row(known))
-
-    # -- pages --------------------------------------------------------------------------------------------------
 
     @property
     def _is_one_of_several(self) -> bool:
@@ -215,8 +211,6 @@ class Sharded(Pass):
                 f"The driver {self._ctx.driver.name!r} keeps no shards.", fix="rs.connect() with the Postgres driver"
             )
         return shards
-
-    # -- the end ------------------------------------------------------------------------------------------------
 
     def _behind_pages(self) -> None:
         """Look again for the whole run, once all shards have passed their ranges: the first does, for all."""

@@ -50,7 +50,7 @@ def serve(
     declares.
     """
     from rowsweep.lifecycle import configure_lifecycle, lifecycle
-    from rowsweep.sweeps.purge.own import declare_retention
+    from rowsweep.sweeps.purge.targets.own import declare_retention
     from rowsweep.telemetry.console import configure_logging
 
     duration(drain, option="drain")

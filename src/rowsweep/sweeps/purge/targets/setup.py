@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from psycopg import sql
 from psycopg.rows import tuple_row
 
 from rowsweep.sweeps.keyset.catalog import Table
-from rowsweep.sweeps.purge.catalog import Aged, Reference, find_aged, find_references, refuse_rules
 from rowsweep.sweeps.purge.statements import PurgeStatements
+from rowsweep.sweeps.purge.targets.catalog import Aged, Reference, find_aged, find_references, refuse_rules
+from rowsweep.sweeps.purge.targets.counts import cascaded, every_row
 from rowsweep.sweeps.refusals import refuse_changed
 from rowsweep.sweeps.setup import check_rows, estimate_rows
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json
-    from rowsweep.sweeps.purge.targets import RowTarget
+    from rowsweep.sweeps.purge.targets.target import RowTarget
 
 _DEEPEST: Final = 8
 _FORM: Final = {"timestamptz": "{}", "timestamp": "{}", "date": "({})::pg_catalog.date"}
@@ -105,7 +106,7 @@ def set_up_target(connection: Any, target: RowTarget, at: str) -> TargetSetup:
     bare = check_target(connection, target, at)
     statements, values = bare.statements(), {"rs_cutoff": bare.cutoff}
     expected, expected_is = estimate_rows(connection, statements, values)
-    total, total_is = estimate_rows(connection, statements.everything(), {})
+    total, total_is = estimate_rows(connection, every_row(bare.table), {})
     return TargetSetup(
         table=bare.table,
         aged=bare.aged,
@@ -120,19 +121,28 @@ def set_up_target(connection: Any, target: RowTarget, at: str) -> TargetSetup:
     )
 
 
+def estimate_of(setups: Iterable[TargetSetup]) -> tuple[int | None, Literal["count", "plan"] | None]:
+    """Answer how many rows the targets are expected to lose in all, and whether that is counted or estimated."""
+    known = [setup for setup in setups if setup.expected is not None]
+    if not known:
+        return None, None
+    is_counted = all(setup.expected_is == "count" for setup in known)
+    return sum(setup.expected or 0 for setup in known), "count" if is_counted else "plan"
+
+
 def count_cascades(connection: Any, setup: TargetSetup) -> dict[str, int | None]:
     """Count by table the rows that would go along, at most so many keys away; None where that may not be read.
 
     Rows of a table that cascades to itself are counted one key away.
     """
     counted: dict[str, int | None] = {}
-    statements, values = setup.statements(), {"rs_cutoff": setup.cutoff}
+    values = {"rs_cutoff": setup.cutoff}
     for chain in _chains(connection, setup.table.schema, setup.table.name, ()):
         name = chain[-1].qualified
         if not all(reference.readable for reference in chain):
             counted.setdefault(name, None)
             continue
-        rows, _ = estimate_rows(connection, statements.cascaded(chain), values)
+        rows, _ = estimate_rows(connection, cascaded(setup.table, setup.statements().due(), chain), values)
         counted[name] = (counted.get(name) or 0) + (rows or 0)
     return counted
 

@@ -150,6 +150,27 @@ def checked(given: object) -> list[Target | RowTarget]:
     return targets
 
 
+def batches_of(target: Target, at: datetime) -> Iterator[int]:
+    """Let a target delete what had expired at an instant, batch by batch where it can; answer the rows of each.
+
+    Raises InvariantBroken where it answers no number of rows.
+    """
+    if isinstance(target, BatchedTarget):
+        yield from (_counted(target.name, rows) for rows in target.batches(at))
+    else:
+        yield _counted(target.name, target.purge_expired(at))
+
+
+def _counted(target: str, rows: object) -> int:
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+        raise InvariantBroken(
+            f"The target {target!r} must answer how many rows it removed; it answered {rows!r:.80}.",
+            fix="return the number of rows from purge_expired(at)",
+            meta={"target": target},
+        )
+    return rows
+
+
 def _target(table: str | tuple[str, ...], column: object, *, name: str | None, tz: str, **given: Any) -> RowTarget:
     rows = Rows(table, where=given.pop("where"))
     if not isinstance(column, str) or not column:

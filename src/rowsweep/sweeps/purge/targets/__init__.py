@@ -1,0 +1,1 @@
+"""What a purge deletes: targets as they are declared, checked against their database, and counted."""
