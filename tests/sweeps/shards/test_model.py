@@ -46,9 +46,9 @@ class Middles:
         self.chosen = 0
         self.owner = 0
 
-    def middles(self, connection: Any, ranges: Mapping[int, KeyRange]) -> list[Middle]:
+    def worth_halving(self, connection: Any, ranges: Mapping[int, KeyRange], at_least: float) -> Middle:
         numbers = sorted(ranges)
-        return [Middle(number=numbers[self.owner % len(numbers)], key=key(self.chosen), rows=1e6)]
+        return Middle(number=numbers[self.owner % len(numbers)], key=key(self.chosen), rows=1e6)
 
     def is_between(self, connection: Any, middle: tuple[str, ...], behind: Any, before: Any) -> bool:
         low = 0 if behind is None else int(behind[0])

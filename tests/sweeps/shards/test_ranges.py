@@ -197,11 +197,54 @@ def test_a_middle_lies_inside_its_range(field: Field, kind: str) -> None:
     keys = made(field, kind)
     ranges = divided(field, keys, 2)
     with field.connection.transaction():
-        for middle in keys.middles(field.connection, dict(enumerate(ranges))):
+        probed = [keys._halfway(field.connection, at, each, 100) for at, each in enumerate(ranges)]
+        for middle in [*keys.middles(field.connection, dict(enumerate(ranges))), *filter(None, probed)]:
             inside = ranges[middle.number]
             assert keys.is_between(field.connection, middle.key, inside.after, inside.to) is True
             assert keys.is_between(field.connection, middle.key, middle.key, inside.to) is False
             assert keys.is_between(field.connection, middle.key, inside.after, middle.key) is False
+        assert [middle and middle.rows for middle in probed] == [100, 100]
+
+
+def unsampled(field: Field) -> tuple[KeySpace, KeyRange]:
+    """Make a table of 1,500 pages, a fiftieth of which is sampled, and find a range of 200 rows without any of them."""
+    field.sql("create table things (k int primary key, filler text not null) with (fillfactor = 10)")
+    field.sql("insert into things select i, repeat('x', 40) from generate_series(1, 15000) i")
+    pages = field.one("select pg_relation_size('things') / 8192")
+    percent = max(2.0, 3000 / pages)
+    sampled = field.sql(f"select k from things tablesample system ({percent}) repeatable (1) order by k")
+    edges = [0, *(k for (k,) in sampled), 15_001]
+    before = next(low for low, high in pairwise(edges) if high - low > 200)
+    return spaced(field, rs.Rows("things")), KeyRange(after=(str(before),), to=(str(before + 200),))
+
+
+@pytest.mark.parametrize(("at_least", "has_middle"), [(0, True), (150, True), (200, True), (250, False)])
+def test_a_range_of_few_pages_is_halved_although_none_of_them_is_sampled(
+    field: Field, at_least: int, has_middle: bool
+) -> None:
+    """N-087: its next keys are gone over, twice as many as would be worth it at the most."""
+    keys, each = unsampled(field)
+    with field.connection.transaction():
+        assert keys.middles(field.connection, {2: each}) == []
+        found = keys.worth_halving(field.connection, {2: each}, at_least)
+    assert (found is not None) is has_middle
+    if found is not None:
+        most = min(2 * max(at_least, 8), 200)
+        assert (found.number, found.rows, int(found.key[0])) == (2, most, int((each.after or "0")[0]) + most // 2)
+
+
+def test_what_the_sample_has_enough_of_is_gone_by_and_costs_no_other_look(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-087: nor does a range of which so much is asked that a sample would show it."""
+    keys, each = unsampled(field)
+    monkeypatch.setattr(KeySpace, "_halfway", lambda *_: pytest.fail("looked"))
+    whole = KeyRange(after=None, to=None)
+    with field.connection.transaction():
+        found = keys.worth_halving(field.connection, {1: each, 2: whole}, 500)
+        assert found is not None
+        assert found.number == 2
+        assert keys.worth_halving(field.connection, {1: each}, 60_000) is None
 
 
 def touched(plan: dict[str, Any], table: str) -> int:

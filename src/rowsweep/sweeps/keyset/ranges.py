@@ -120,6 +120,28 @@ class RangeStatements(Statements):
             exact=self._exact(),
         )
 
+    def halfway(self, most: int, *, started: bool) -> sql.Composed:
+        """Find the middle of the next keys behind `rs_c0…`, `most` at the most, up to `rs_u0…` where it is bounded.
+
+        Answers how many keys these are, the middle's texts, and whether these read back; no row where there is none.
+        """
+        return sql.SQL(
+            "with rs_probe as materialized (\n"
+            "  select {key}, pg_catalog.row_number() over (order by {key}) as {at}\n"
+            "  from (select {key} from {table} where {ahead} order by {key} limit {most}) rs_keys\n"
+            "), rs_many as (select pg_catalog.count(*) as {of} from rs_probe)\n"
+            "select {of}, {texts}, {exact} from rs_probe cross join rs_many where {at} = ({of} + 1) / 2"
+        ).format(
+            key=self._key(),
+            at=self._own_name("rs_at"),
+            of=self._own_name("rs_of"),
+            table=self.table.identifier,
+            ahead=self._ahead(started=started),
+            most=sql.Literal(most),
+            texts=self._key_texts(),
+            exact=self._exact(),
+        )
+
     def is_between(self) -> sql.Composed:
         """Ask whether a key (`rs_m0…`) lies behind `rs_c0…` and before `rs_u0…`, either of which may be null."""
         names = [column.name for column in self.table.key_types]

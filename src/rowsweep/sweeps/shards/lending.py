@@ -65,8 +65,7 @@ class Lending:
     def _heaviest(self, others: list[ShardJob], *, at_least: float) -> Middle | None:
         left = {shard.number: left_of(self._at(shard)) for shard in others}
         with self.source.transaction():
-            found = self.keys.middles(self.source.connection, left)
-        return next((middle for middle in found if middle.rows >= at_least), None)
+            return self.keys.worth_halving(self.source.connection, left, at_least)
 
     def _take_from(self, owner: ShardJob, middle: Middle, at: Position) -> Position | None:
         """Move the end of the owner's range to the middle and begin there, under the locks of both jobs' rows.

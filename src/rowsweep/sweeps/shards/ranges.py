@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ _FEWEST_PAGES: Final = 30
 _MOST_PAGES: Final = 1_000
 _SHARE_OF_PAGES: Final = 0.02
 _FEWEST_KEYS: Final = 8
+_MOST_PROBED: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,33 @@ class KeySpace:
         inside = [bound for bound in dict.fromkeys(bounds) if bound != self.upper]
         edges = [None, *inside, self.upper]
         return [KeyRange(after=after, to=to) for after, to in pairwise(edges)]
+
+    def worth_halving(
+        self, connection: psycopg.Connection[Any], ranges: Mapping[int, KeyRange], at_least: float
+    ) -> Middle | None:
+        """Find the middle of the range with most work left, of those that have about `at_least` so many keys.
+
+        A range of few pages may have none among those sampled. So where no other one will do, the next keys of each
+        that the sample has next to nothing of are gone over, twice as many as are asked for.
+        """
+        sampled = self.middles(connection, ranges)
+        found = next((middle for middle in sampled if middle.rows >= at_least), None)
+        if found is not None or at_least > _MOST_PROBED / 2:  # so many are in a sample
+            return found
+        seen = {middle.number for middle in sampled}
+        for number in sorted(ranges.keys() - seen):
+            found = self._halfway(connection, number, ranges[number], 2 * math.ceil(max(at_least, _FEWEST_KEYS)))
+            if found is not None and found.rows >= max(at_least, _FEWEST_KEYS):
+                return found
+        return None
+
+    def _halfway(self, connection: psycopg.Connection[Any], number: int, each: KeyRange, most: int) -> Middle | None:
+        bounded = replace(self.statements, bounded=each.to is not None)
+        statement = bounded.halfway(most, started=each.after is not None)
+        values = {**cursor_values("c", each.after), **cursor_values("u", each.to)}
+        for keys, *texts, is_exact in run(connection, statement, values).fetchall():
+            return Middle(number=number, key=tuple(texts), rows=keys) if is_exact else None
+        return None
 
     def middles(self, connection: psycopg.Connection[Any], ranges: Mapping[int, KeyRange]) -> list[Middle]:
         """Find the middle key of each range that a sample has enough keys of, the one with most work left first."""
