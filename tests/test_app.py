@@ -67,7 +67,7 @@ def test_connecting_elsewhere_closes_the_former_app(dsn: str) -> None:
         """Look."""
 
     app.work()
-    (worker,) = app._workers.values()
+    (worker,) = app.agents.workers.values()
     other = rs.connect(driver=MemoryDriver(), work=False)
     assert worker.state == "stopped"
     assert rs.current() is other
@@ -161,8 +161,8 @@ def test_a_worker_of_the_app_works_its_queue(dsn: str) -> None:
 
     rs.work()
     rs.work()
-    assert sorted(app._workers) == ["default", "slow"]
-    assert {worker.state for worker in app._workers.values()} == {"running"}
+    assert sorted(app.agents.workers) == ["default", "slow"]
+    assert {worker.state for worker in app.agents.workers.values()} == {"running"}
     a.enqueue(5)
     ticking = app.worker(queues=["slow"], poll="1s")
     assert ticking.tick() == []
@@ -173,7 +173,7 @@ def test_a_worker_of_the_app_works_its_queue(dsn: str) -> None:
         until(lambda: connection.execute("select state from x_jobs").fetchone() == ("done",), "it is worked")
     assert seen == [5]
     app.close()
-    assert app._workers == {}
+    assert app.agents.workers == {}
     app.close()
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
+from rowsweep.app.agents import Agents
 from rowsweep.errors import NotImplementedByDriver, SweepNotFound
 from rowsweep.jobs import ambient
-from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle
 from rowsweep.operate.operator import Operator
 from rowsweep.outbox.enqueue import enqueue
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.late.receipts.receipt import Receipt
     from rowsweep.worker.worker import Worker
 
-
-KERNEL_CONCURRENCY: Final = 4
-
-
 _LEAST_PREFIX: Final = 4
 
 
@@ -69,10 +64,7 @@ class App:
         self._driver = driver
         self._works = work
         self._context = context or (lambda: None)
-        self._workers: dict[str, Worker] = {}
-        self._pid = os.getpid()
-        self._scheduler: Scheduler | None = None
-        self._relay: OutboxRelay | None = None
+        self.agents = Agents(self)
         self._poller: Poller | None = None
         self._lock = threading.RLock()
         self.events = _bus_of(driver, self._woken)
@@ -132,7 +124,7 @@ class App:
         from rowsweep.scheduler.leaders import LeaseLeader
         from rowsweep.scheduler.scheduler import Scheduler
 
-        given = {"on_dispatched": lambda _: self._kick(), **options}
+        given = {"on_dispatched": lambda _: self.agents.kick(), **options}
         return Scheduler(driver=self._driver, leader=leader or LeaseLeader(self._driver), **given)
 
     def relay(self, **options: Any) -> OutboxRelay:
@@ -150,25 +142,7 @@ class App:
         With `scheduler` this process also stands for election to fire its tasks, with `relay` it publishes what is
         staged in the outbox.
         """
-        with self._lock:
-            self._forget_parent()
-            if scheduler:
-                self._scheduler = self._scheduler or self.scheduler()
-                self._scheduler.start()
-            if relay:
-                self._relay = self._relay or self.relay()
-                self._relay.start()
-            for queue in {handle.options.queue for handle in registered_jobs()}:
-                worker = self._workers.get(queue)
-                if worker is None or worker.state in ("stopped", "draining"):
-                    worker = self._workers[queue] = self.worker(queues=[queue], concurrency=KERNEL_CONCURRENCY)
-                worker.start()
-                worker.kick()
-
-    def _forget_parent(self) -> None:
-        """After a fork the parent's workers are none of this process's: their threads stayed behind."""
-        if self._pid != os.getpid():
-            self._pid, self._workers, self._scheduler, self._relay = os.getpid(), {}, None, None
+        self.agents.work(scheduler=scheduler, relay=relay)
 
     def source(self, dsn: str) -> PostgresDriver:
         """Answer a driver that lends connections to another database, which a sweep names as its source."""
@@ -188,7 +162,7 @@ class App:
         """Put the jobs on the queue, all or none: over `tx`, else in the ambient transaction, else by themselves."""
         results = enqueue(self._driver, requests, tx=tx, outbox=outbox, known=self.outbox)
         if tx is None and ambient.open_transaction() is None:
-            self._kick()
+            self.agents.kick()
         return results
 
     @contextmanager
@@ -283,19 +257,9 @@ class App:
     def close(self, *, deadline_at: float | None = None) -> None:
         """Stop this process's workers, close the connections, and leave the embedded server."""
         self._remove_hook()
-        with self._lock:
-            self._forget_parent()
-            workers, self._workers = list(self._workers.values()), {}
-            scheduler, self._scheduler = self._scheduler, None
-            relay, self._relay = self._relay, None
         if self._poller is not None:
             self._poller.close("This view's connection was closed. Run the cell again to go on watching.")
-        if scheduler is not None:
-            scheduler.stop("close", deadline_at=deadline_at)
-        for worker in workers:
-            worker.stop("close", deadline_at=deadline_at)
-        if relay is not None:
-            relay.stop("close", deadline_at=deadline_at)
+        self.agents.stop(deadline_at=deadline_at)
         if self.outbox is not None:
             self.outbox.close()
         for driver in (*self._sources.values(), self._driver):
@@ -306,13 +270,9 @@ class App:
 
         disconnect(self)
 
-    def _kick(self) -> None:
-        for worker in list(self._workers.values()):
-            worker.kick()
-
     def _woken(self, queues: list[str]) -> None:
         if queues:
-            self._kick()
+            self.agents.kick()
 
     def _closed_by(self, shutdown: Shutdown) -> None:
         self.close(deadline_at=shutdown.deadline_at)

@@ -17,7 +17,7 @@ from rowsweep.sweeps.batch.work import HandlerCall
 from rowsweep.sweeps.blame import own_lines
 from rowsweep.sweeps.executors.calls import calling
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.keyset.expressions import cursor_values
 from rowsweep.sweeps.passes.position import Position
 from rowsweep.sweeps.run import host
 from rowsweep.sweeps.setup import check_sweep, statements_for

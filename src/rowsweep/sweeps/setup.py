@@ -13,7 +13,8 @@ from rowsweep.errors import InvalidDeclaration, InvalidSweepSql
 from rowsweep.sweeps.batch.connection import transaction_settings
 from rowsweep.sweeps.keyset.catalog import Column, Table, find_table
 from rowsweep.sweeps.keyset.cursor import PlainCursor, run
-from rowsweep.sweeps.keyset.statements import Statements, cursor_values
+from rowsweep.sweeps.keyset.expressions import cursor_values
+from rowsweep.sweeps.keyset.statements import Statements
 from rowsweep.sweeps.late.convergence import converges
 from rowsweep.sweeps.refusals import refuse_changed
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.errors import CursorStuck
 from rowsweep.sweeps.batch.batch import BatchPlace
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.keyset.expressions import cursor_values
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.batch.connection import BatchConnection

@@ -8,7 +8,8 @@ from typing import Any, Final
 from psycopg import sql
 
 from rowsweep.sweeps.keyset.catalog import quoted
-from rowsweep.sweeps.keyset.statements import Statements, base_type, unlike
+from rowsweep.sweeps.keyset.expressions import base_type, unlike
+from rowsweep.sweeps.keyset.statements import Statements
 
 PAGES: Final = """
     select greatest(

@@ -10,7 +10,7 @@ from psycopg import ClientCursor, sql
 
 from rowsweep.sweeps.keyset.catalog import Column, quoted
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.keyset.statements import differing, expression
+from rowsweep.sweeps.keyset.expressions import differing, expression
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.keyset.catalog import Table

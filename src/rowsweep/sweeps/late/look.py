@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.keyset.expressions import cursor_values
 from rowsweep.sweeps.late.aside import not_set_aside
 from rowsweep.sweeps.late.judging import Look, Proof, is_proved, judge, needs_snapshot, written_by
 from rowsweep.sweeps.late.seeking import seeking

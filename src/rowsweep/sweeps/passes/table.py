@@ -14,7 +14,7 @@ from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import PageWork
-from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.keyset.expressions import cursor_values
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.heeding import HeedingPass
 from rowsweep.sweeps.passes.pacing import Pacer

@@ -10,7 +10,8 @@ from psycopg import sql
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.keyset.catalog import quoted
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.keyset.statements import Statements, cursor_values, key_casts
+from rowsweep.sweeps.keyset.expressions import cursor_values, key_casts
+from rowsweep.sweeps.keyset.statements import Statements
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.batch.connection import BatchConnection

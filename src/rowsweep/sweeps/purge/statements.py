@@ -9,7 +9,7 @@ from typing import Final
 from psycopg import sql
 
 from rowsweep.sweeps.keyset.catalog import Column, Table, quoted
-from rowsweep.sweeps.keyset.statements import expression
+from rowsweep.sweeps.keyset.expressions import expression
 from rowsweep.sweeps.purge.targets.catalog import Aged, Reference
 
 _Part = sql.Composable

@@ -11,7 +11,7 @@ from psycopg.rows import tuple_row
 
 from rowsweep.errors import CursorStuck
 from rowsweep.sweeps.batch.chain import Chain
-from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.keyset.expressions import cursor_values
 from rowsweep.sweeps.purge.targets.catalog import Reference, find_reference
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.sweeps.keyset.cursor import run
+from rowsweep.sweeps.keyset.expressions import cursor_values
 from rowsweep.sweeps.keyset.ranges import PAGES, RangeStatements, range_values
-from rowsweep.sweeps.keyset.statements import cursor_values
 from rowsweep.sweeps.passes.position import KeyRange
 
 if TYPE_CHECKING:

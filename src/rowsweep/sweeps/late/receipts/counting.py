@@ -11,7 +11,7 @@ import psycopg
 from rowsweep.errors import InvalidOption, InvalidSweepSql, SweepNotFound, TimedOut
 from rowsweep.sweeps.handle import TableSweep
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.keyset.statements import cursor_values
+from rowsweep.sweeps.keyset.expressions import cursor_values
 from rowsweep.sweeps.late.aside import not_set_aside
 from rowsweep.sweeps.late.convergence import would_change
 from rowsweep.sweeps.late.judging import only_of

@@ -10,7 +10,8 @@ from psycopg import sql
 
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.keyset.statements import Statements, cursor_values
+from rowsweep.sweeps.keyset.expressions import cursor_values
+from rowsweep.sweeps.keyset.statements import Statements
 from rowsweep.sweeps.late.judging import since
 from rowsweep.sweeps.passes.position import Position
 

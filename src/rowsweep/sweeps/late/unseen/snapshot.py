@@ -14,7 +14,7 @@ from rowsweep.steps.cancel import cancel_on_abort
 from rowsweep.sweeps.batch.connection import of_transaction
 from rowsweep.sweeps.keyset.catalog import quoted
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.keyset.statements import key_casts
+from rowsweep.sweeps.keyset.expressions import key_casts
 from rowsweep.sweeps.late.writers import find_writers
 
 if TYPE_CHECKING:
