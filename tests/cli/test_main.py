@@ -91,6 +91,58 @@ def test_the_tree_is_whole() -> None:
     }  # fmt: skip
 
 
+FLAGS = {
+    "worker": "--queue --concurrency --drain --pooler --ready-port",
+    "scheduler": "--drain --ready-port --pooler",
+    "relay": "--drain --ready-port --outbox-dsn --pooler",
+    "up": "--queue --concurrency --drain --pooler --ready-port --outbox-dsn",
+    "demo": "--rows",
+    "run": "--input --force --batch-rows --rate",
+    "board": "--once",
+    "ledger": "--name --status --kind --limit",
+    "jobs ls": "--queue --name --state --tenant --id-prefix --from --to --limit --after --before",
+    "jobs show": "--steps",
+    "jobs enqueue": "--key --delay --run-at --queue --priority --tenant",
+    "jobs cancel": "--reason",
+    "jobs requeue": "--from-step --state --queue --name --tenant --all --yes",
+    "jobs promote": "--state --queue --name --tenant --all",
+    "jobs rm": "--state --queue --name --tenant --all --yes",
+    "jobs dead": "--limit",
+    "jobs stats": "--limit",
+    "jobs counters": "--limit --name --since --tier",
+    "jobs workers": "--limit",
+    "jobs names": "--limit",
+    "jobs pause": "--queue --name --reason",
+    "jobs resume": "--queue --name",
+    "sweeps ls": "--kind --status --limit",
+    "sweeps preview": "--rows --input",
+    "sweeps launch": "--input --force --wait --delay",
+    "sweeps tune": "--rate --batch-rows --health",
+    "sweeps apply": "--dry-run --wait",
+    "sweeps pause": "--reason",
+    "sweeps resume": "--reason",
+    "sweeps cancel": "--reason",
+    "sweeps verify": "--timeout",
+    "sweeps retry-rejected": "--wait",
+    "tasks next": "--count",
+    "outbox ls": "--dead --all",
+    "outbox retry": "--all",
+    "events publish": "--key --ttl",
+    "schema install": "--outbox-only",
+    "schema print": "--outbox-only",
+    "schema status": "--outbox-only",
+}
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_the_flags_of_the_tree_and_says_what_each_is_for(path: tuple[str, ...]) -> None:
+    """D-40, N-122."""
+    (command,) = (command for known, command in leaves(typer.main.get_command(application)) if known == path)
+    flags = {flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")}
+    assert set(FLAGS.get(" ".join(path), "").split()) <= flags
+    assert [parameter.name for parameter in command.params if not parameter.help] == []
+
+
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_command_explains_itself(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """D-40."""

@@ -94,3 +94,7 @@ def test_queues_are_counted_and_workers_listed(rowsweep: CommandLine, driver: Po
     (worker,) = rowsweep("jobs", "workers", "--json").json
     assert (worker["id"], worker["queues"], worker["in_flight"]) == ("w1", ["default"], 2)
     assert "box:42" in rowsweep("jobs", "workers").out
+    for what in ("workers", "stats"):
+        assert len(rowsweep("jobs", what, "--json", "--limit", "1").json) == 1
+        assert rowsweep("jobs", what, "--json", "--limit", "0").json == []
+    assert rowsweep("jobs", "names", "--json", "--limit", "0").json == {"declared": [], "undeclared": []}

@@ -30,6 +30,8 @@ def test_what_is_declared_is_listed_with_what_became_of_it(items: CommandLine) -
         ["outside", "pending", "items"],
         ["totals", "applied", "items"],
     ]
+    assert [entry["name"] for entry in items("sweeps", "ls", "--status", "pending", "--json").json] == ["outside"]
+    assert [entry["name"] for entry in items("sweeps", "ls", "--limit", "2", "--json").json] == ["broken", "outside"]
 
 
 def test_a_sweep_whose_declaration_changed_since_is_listed_so(items: CommandLine) -> None:

@@ -16,6 +16,7 @@ State = Literal["ready", "delayed", "running", "suspended", "done", "failed", "d
 
 Id = Annotated[UUID, typer.Argument(metavar="ID", help="The job's id.")]
 Limit = Annotated[int, typer.Option(metavar="N", help="How many at most: up to 200 a page.", min=0)]
+Most = Annotated[int | None, typer.Option("--limit", metavar="N", help="How many at most, else all.", min=0)]
 Queue = Annotated[str | None, typer.Option(metavar="Q", help="Only of this queue.")]
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="Only of this name.")]
 Tenant = Annotated[str | None, typer.Option(metavar="ID", help="Only of this tenant.")]

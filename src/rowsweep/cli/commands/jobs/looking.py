@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowsweep.cli.commands.jobs.flags import Id, Name, read_instant
+from rowsweep.cli.commands.jobs.flags import Id, Most, Name, read_instant
 from rowsweep.cli.session import session_of
 from rowsweep.errors import JobNotFound
 from rowsweep.queue.counters import CounterTier
@@ -35,14 +35,14 @@ def show(
     session.output.table(pairs_table(_pairs(job, of_run)), document)
 
 
-def stats(context: typer.Context) -> None:
+def stats(context: typer.Context, most: Most = None) -> None:
     """Count each queue's jobs by state.
 
     `due` are those a worker could claim now; ready ones that are not due back off.
     """
     session = session_of(context)
     with session.app() as app:
-        found = app.operate.stats()
+        found = app.operate.stats()[:most]
     session.output.table(tables.stats_table(found), [queue.as_json() for queue in found])
 
 
@@ -66,22 +66,23 @@ def counters(
     session.output.table(tables.counters_table(found), [bucket.as_json() for bucket in found])
 
 
-def workers(context: typer.Context) -> None:
+def workers(context: typer.Context, most: Most = None) -> None:
     """List the live workers: where each runs, what it claims, and how busy it is."""
     session = session_of(context)
     with session.app() as app:
-        found = app.operate.workers()
+        found = app.operate.workers()[:most]
     session.output.table(tables.workers_table(found), [worker.as_json() for worker in found])
 
 
-def names(context: typer.Context) -> None:
-    """List the jobs declared here, and waiting ones nobody declares."""
+def names(context: typer.Context, most: Most = None) -> None:
+    """List the jobs declared here, and waiting ones nobody declares; --limit is of each."""
     from rowsweep.jobs.registry import describe_jobs
 
     session = session_of(context)
     with session.app(declares=True) as app:
         declared = describe_jobs()
         unknown = app.operate.undeclared([str(entry["name"]) for entry in declared])
+    declared, unknown = declared[:most], unknown[:most]
     document = {"declared": declared, "undeclared": [view.as_json() for view in unknown]}
     session.output.table(tables.names_table(declared, unknown), document)
 

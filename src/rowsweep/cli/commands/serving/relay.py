@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from rowsweep.cli.commands.outbox import OutboxDsn
-from rowsweep.cli.commands.serving.serve import Drain, ReadyPort, Serving, serve
+from rowsweep.cli.commands.serving.serve import Drain, Pooler, ReadyPort, Serving, serve
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
 
@@ -16,11 +16,15 @@ def add_to(application: typer.Typer) -> None:
 
 
 def relay(
-    context: typer.Context, outbox_dsn: OutboxDsn = None, drain: Drain = "25s", ready_port: ReadyPort = None
+    context: typer.Context,
+    outbox_dsn: OutboxDsn = None,
+    drain: Drain = "25s",
+    ready_port: ReadyPort = None,
+    pooler: Pooler = False,
 ) -> None:
     """Publish the jobs that are staged in an outbox into the queue.
 
     Several may run. It imports nothing of the application. On SIGTERM or Ctrl-C the pass under way is finished.
     """
-    how = Serving(declares=False, outbox=outbox_dsn)
+    how = Serving(declares=False, pooler=pooler, outbox=outbox_dsn)
     serve(session_of(context), lambda app: app.relay().start(), drain=drain, ready_port=ready_port, how=how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rowsweep.cli.commands.serving.serve import Drain, ReadyPort, serve
+from rowsweep.cli.commands.serving.serve import Drain, Pooler, ReadyPort, Serving, serve
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
 
@@ -14,9 +14,12 @@ def add_to(application: typer.Typer) -> None:
     application.command("scheduler", epilog=EPILOG)(scheduler)
 
 
-def scheduler(context: typer.Context, drain: Drain = "25s", ready_port: ReadyPort = None) -> None:
+def scheduler(
+    context: typer.Context, drain: Drain = "25s", ready_port: ReadyPort = None, pooler: Pooler = False
+) -> None:
     """Fire the tasks declared here when they are due.
 
     Several may run: one of them leads, and another takes over within half a minute of its end.
     """
-    serve(session_of(context), lambda app: app.scheduler().start(), drain=drain, ready_port=ready_port)
+    how = Serving(pooler=pooler)
+    serve(session_of(context), lambda app: app.scheduler().start(), drain=drain, ready_port=ready_port, how=how)

@@ -24,6 +24,7 @@ ReadyPort = Annotated[
     int | None,
     typer.Option("--ready-port", metavar="P", min=1, max=65535, help="Serve GET /ready: 200, or 503 while stopping."),
 ]
+Pooler = Annotated[bool, typer.Option("--pooler", help="The DSN leads through a transaction pooler.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowsweep.cli.commands.outbox import OutboxDsn
-from rowsweep.cli.commands.serving.serve import Drain, ReadyPort, Serving, serve
+from rowsweep.cli.commands.serving.serve import Drain, Pooler, ReadyPort, Serving, serve
 from rowsweep.cli.commands.serving.worker import declared_queues, worker_options
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
@@ -35,7 +35,7 @@ def up(  # noqa: PLR0913 - one parameter a flag
     visibility: Annotated[
         str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")
     ] = "30s",
-    pooler: Annotated[bool, typer.Option("--pooler", help="The DSN leads through a transaction pooler.")] = False,
+    pooler: Pooler = False,
     outbox_dsn: OutboxDsn = None,
 ) -> None:
     """Run the jobs and fire the tasks declared here, and publish what is staged in the outbox, in one process.

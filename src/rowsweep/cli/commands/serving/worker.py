@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rowsweep.cli.commands.serving.serve import Drain, ReadyPort, Serving, serve
+from rowsweep.cli.commands.serving.serve import Drain, Pooler, ReadyPort, Serving, serve
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
 
@@ -34,7 +34,7 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     visibility: Annotated[
         str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")
     ] = "30s",
-    pooler: Annotated[bool, typer.Option("--pooler", help="The DSN leads through a transaction pooler.")] = False,
+    pooler: Pooler = False,
 ) -> None:
     """Claim and run the jobs declared here.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.handle import Sweep
 
 
+Standing = Literal["applied", "pending", "changed", "live"]
+
+
 def ls(
-    context: typer.Context, kind: Annotated[Kind | None, typer.Option(help="Only sweeps of this kind.")] = None
+    context: typer.Context,
+    kind: Annotated[Kind | None, typer.Option(help="Only sweeps of this kind.")] = None,
+    status: Annotated[Standing | None, typer.Option(help="Only those that stand so here.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="How many at most, else all.", min=0)] = None,
 ) -> None:
     """List the sweeps declared here, and what became of each.
 
@@ -30,7 +36,8 @@ def ls(
 
     session = session_of(context)
     with session.app(declares=True) as app:
-        declared = [_declared(app, sweep) for sweep in registered_sweeps() if kind in (None, sweep.sweep_kind)]
+        entries = [_declared(app, sweep) for sweep in registered_sweeps() if kind in (None, sweep.sweep_kind)]
+    declared = [entry for entry in entries if status in (None, entry["state"])][:limit]
     documents = [{**entry, "last": None if entry["last"] is None else entry["last"].as_json()} for entry in declared]
     session.output.table(tables.sweeps_table(declared), documents)
 
