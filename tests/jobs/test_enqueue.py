@@ -81,6 +81,34 @@ def test_one_bad_input_of_many_inserts_none(app: rs.App, job: rs.JobHandle[Any, 
     assert rows(app) == []
 
 
+def test_each_of_many_has_what_the_declaration_makes_of_its_input(app: rs.App) -> None:
+    """N-016, D-24, S-046: key, tenant and the cap's key, each asked of each input."""
+    job = rs.job(
+        "send",
+        lambda _ctx, _value: None,
+        input=int,
+        key=lambda value: f"key-{value % 2}",
+        tenant=lambda value: f"shop-{value % 3}",
+        concurrency=rs.Keyed(lambda value: f"cap-{value}"),
+    )
+    answers = job.enqueue_many(list(range(7)))
+    assert [answer.deduplicated for answer in answers] == [False] * 6 + [True]
+    kept = [row_of(app, answer.id) for answer in answers[:6]]
+    assert [(row.idempotency_key, row.tenant_id, row.concurrency_key) for row in kept] == [
+        (f"key-{at % 2}", f"shop-{at % 3}", f"cap-{at}") for at in range(6)
+    ]
+    (answer,) = job.enqueue_many([0], tenant="mine", key="other")
+    row = row_of(app, answer.id)
+    assert (row.idempotency_key, row.tenant_id, row.concurrency_key) == ("other", "mine", "cap-0")
+
+
+def test_one_bad_key_of_many_inserts_none(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
+    """N-016: an application's functions are asked of all inputs before the first goes on the queue."""
+    with pytest.raises(ZeroDivisionError):
+        job.enqueue_many(list(range(1_500)), key=lambda value: str(1 // (1_400 - value)))
+    assert rows(app) == []
+
+
 def test_many_with_one_key_are_one_job(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
     """N-016, S-050."""
     answers = job.enqueue_many([1, 2, 3], key="k")

@@ -10,7 +10,7 @@ import pytest
 import rowsweep as rs
 from rowsweep.errors import InvalidOption
 from rowsweep.jobs import ambient
-from rowsweep.jobs.request import NewJob
+from rowsweep.jobs.request import Bulk, NewJob
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -50,6 +50,34 @@ def test_a_request_takes_the_declaration_s_defaults(job: rs.JobHandle[Any, Any])
     assert (request.run_at, request.delay_seconds, request.tenant_id, request.max_attempts) == (None, None, None, 5)
     assert {request.id.version, request.run_id.version} == {7}
     assert request.id != request.run_id
+
+
+def test_a_bulk_makes_what_is_read_and_again_with_the_same_ids() -> None:
+    """N-016, S-011: in the order of their positions, whichever is read first."""
+    made: list[int] = []
+
+    def request(at: int, job_id: ambient.FreshId, run_id: ambient.FreshId) -> NewJob:
+        made.append(at)
+        return NewJob(
+            id=ambient.standard_id(job_id),
+            run_id=ambient.standard_id(run_id),
+            name="send",
+            queue="mail",
+            input=at,
+            idempotency_key="k",
+            max_attempts=1,
+        )
+
+    bulk = Bulk(5, request)
+    assert (len(bulk), made) == (5, [])
+    assert [job.input for job in bulk[1:3]] == made == [1, 2]
+    assert (bulk[-1].input, bulk[2:2], bulk[9:]) == (4, [], [])
+    assert list(bulk) == [bulk[at] for at in range(5)] == bulk[:]
+    ids = [each for job in bulk for each in (job.id, job.run_id)]
+    assert ids == sorted(set(ids))
+    for outside in (5, -6):
+        with pytest.raises(IndexError):
+            bulk[outside]
 
 
 def test_ids_sort_by_when_they_were_made() -> None:

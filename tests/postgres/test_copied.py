@@ -11,8 +11,10 @@ import pytest
 from psycopg import sql
 
 from rowsweep.errors import InvariantBroken
+from rowsweep.jobs.request import Bulk
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.postgres.stores.copied import COPY_FROM, can_be_copied
+from rowsweep.queue.postgres.stores.jobs import ENQUEUE_ROWS
 from rowsweep.queue.records import NewJob
 from tests.queue.world import fresh_id, new_job
 
@@ -21,6 +23,10 @@ COLUMNS = sql.SQL(
     "select id, name, queue, priority, state, input, idempotency_key, tenant_id, concurrency_key, run_id, attempt, "
     "max_attempts, claims, claimed_by, visible_at, progress, result, last_error, traceparent, enqueued_by, started_at, "
     "ended_as, run_at between created_at and now() from x_jobs order by id"
+)
+COPYING = (
+    "select state from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
+    "and query like 'copy %' || current_schema() || '%x_jobs%'"
 )
 ODD: tuple[dict[str, Any], ...] = (
     {},
@@ -78,6 +84,34 @@ def test_a_bulk_goes_in_whole_or_not_at_all(driver: PostgresDriver, other: Rows)
     assert rows(other) == []
     assert len(driver.stores().jobs.enqueue(jobs[:2_050])) == 2_050
     assert len(rows(other)) == 2_050
+
+
+def test_a_bulk_of_several_kinds_goes_in_by_several_ways(driver: PostgresDriver, other: Rows) -> None:
+    """N-016, S-047: what is copied, what only is inserted and what may be there already, answered in order."""
+    taken = replace(new_job(), name="dup", idempotency_key="mine")
+    driver.stores().jobs.enqueue([taken])
+    plain = [unkeyed() for _ in range(ENQUEUE_ROWS)]
+    keyed = [replace(new_job(), name="dup", idempotency_key=str(at)) for at in range(ENQUEUE_ROWS - 1)]
+    late = [unkeyed(delay_seconds=60.0) for _ in range(ENQUEUE_ROWS)]
+    asked = [*plain, *keyed, replace(new_job(), name="dup", idempotency_key="mine"), *late, *bulk()]
+    results = driver.stores().jobs.enqueue(asked)
+    stands = [taken if job.idempotency_key == "mine" else job for job in asked]
+    assert [(r.id, r.run_id, r.deduplicated) for r in results] == [(job.id, job.run_id, job is taken) for job in stands]
+    assert [r.state for r in results[2 * ENQUEUE_ROWS : 3 * ENQUEUE_ROWS]] == ["delayed"] * ENQUEUE_ROWS
+    assert len(rows(other)) == len(asked)
+
+
+def test_requests_are_made_while_the_server_takes_those_before(driver: PostgresDriver, other: Rows) -> None:
+    """N-016: the first thousand are streaming when the second are asked for."""
+    seen: list[tuple[int, list[tuple[str]]]] = []
+
+    def request(at: int, *_: object) -> NewJob:
+        if at % ENQUEUE_ROWS == 0:
+            seen.append((at, other.execute(COPYING).fetchall()))
+        return unkeyed()
+
+    assert len(driver.stores().jobs.enqueue(Bulk(2 * ENQUEUE_ROWS, request))) == 2 * ENQUEUE_ROWS
+    assert seen == [(0, []), (ENQUEUE_ROWS, [("active",)])]
 
 
 def test_a_bulk_wakes_each_queue_once(driver: PostgresDriver, other: Rows) -> None:

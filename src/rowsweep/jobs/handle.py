@@ -6,19 +6,23 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from rowsweep.errors import InvalidInput
 from rowsweep.jobs import ambient
 from rowsweep.jobs.concurrency import Concurrency
 from rowsweep.jobs.limits import EVENT_POLL
-from rowsweep.jobs.request import EnqueueOptions, NewJob, check_key
+from rowsweep.jobs.request import Bulk, EnqueueOptions, NewJob, check_key
 from rowsweep.jobs.tenancy import tenant_of
 from rowsweep.options import format_duration
 from rowsweep.telemetry.instruments import current_traceparent
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rowsweep.jobs.ambient import FreshId
     from rowsweep.jobs.inputs import InputType
+    from rowsweep.jobs.json_form import Json
     from rowsweep.jobs.origin import Origin
     from rowsweep.jobs.request import EnqueueResult
     from rowsweep.jobs.retry import Retry
@@ -56,8 +60,17 @@ class _Asked:
     priority: int
     delay_seconds: float | None
     tenant: str | None
+    run_at: datetime | None
     traceparent: str | None
     enqueued_by: str
+
+
+class _Own(NamedTuple):
+    """What a job's declaration and its call make of one input; no key was given: None."""
+
+    key: str | None
+    concurrency_key: str | None
+    tenant: str | None
 
 
 class JobHandle(Generic[In, Out]):
@@ -137,45 +150,68 @@ class JobHandle(Generic[In, Out]):
         An InvalidInput says in `meta["index"]` which one it is about.
         """
         chosen = EnqueueOptions.of(options, given)
-        requests, asked = [], self._asked(chosen)
+        asked = self._asked(chosen)
+        common = None if self._asks_inputs(chosen, asked) else self._own(None, chosen, asked)
+        forms: list[Json] = []
+        owns: list[_Own] = []
         for index, value in enumerate(values):
             try:
-                requests.append(self._request(value, chosen, asked))
+                parsed, form = self.options.input.dump(value)
+                owns.append(common or self._own(parsed, chosen, asked))
             except InvalidInput as refused:
                 refused.meta["index"] = index
                 raise
+            forms.append(form)
+        requests = Bulk(len(forms), lambda at, *ids: self._request(forms[at], owns[at], asked, ids))
         return ambient.enqueuer().enqueue(requests, tx=chosen.tx, outbox=chosen.outbox)
 
     def request(self, value: In, options: EnqueueOptions) -> NewJob:
         """Answer what an enqueue of this input asks of the driver."""
-        return self._request(value, options, self._asked(options))
+        asked = self._asked(options)
+        parsed, form = self.options.input.dump(value)
+        return self._request(form, self._own(parsed, options, asked), asked, (ambient.fresh_id(), ambient.fresh_id()))
 
     def _asked(self, options: EnqueueOptions) -> _Asked:
         return _Asked(
             queue=options.queue or self.options.queue,
             priority=self.options.priority if options.priority is None else options.priority,
+            run_at=options.run_at,
             delay_seconds=options.delay_seconds,
             tenant=options.tenant or ambient.enclosing_tenant(),
             traceparent=current_traceparent(),
             enqueued_by=ambient.attribution(),
         )
 
-    def _request(self, value: In, options: EnqueueOptions, asked: _Asked) -> NewJob:
-        parsed, form = self.options.input.dump(value)
-        job_id, id_text = ambient.new_id_with_text()
+    def _asks_inputs(self, options: EnqueueOptions, asked: _Asked) -> bool:
+        """Say whether anything but the input itself may differ between the jobs of one call."""
+        key = options.key if options.key is not None else self.options.key
+        has_tenants = not asked.tenant and self.options.tenant != "none"
+        return callable(key) or has_tenants or self.options.concurrency.keyed is not None
+
+    def _own(self, parsed: Any, options: EnqueueOptions, asked: _Asked) -> _Own:
+        return _Own(
+            self._key(parsed, options),
+            self.options.concurrency.key_for(parsed, job=self.name),
+            asked.tenant or self.tenant_for(parsed),
+        )
+
+    def _request(self, form: Json, own: _Own, asked: _Asked, ids: tuple[FreshId, FreshId]) -> NewJob:
+        """Answer the request; without a key its own id is it, which no other has and whose entries lie side by side."""
+        job_id, run_id = ids
+        id_text = str(job_id)
         return NewJob(
-            id=job_id,
-            run_id=ambient.new_id(),
+            id=ambient.standard_id(job_id),
+            run_id=ambient.standard_id(run_id),
             name=self.name,
             queue=asked.queue,
             input=form,
-            idempotency_key=self._key(parsed, options, id_text),
+            idempotency_key=id_text if own.key is None else own.key,
             max_attempts=self.retry.attempts,
             priority=asked.priority,
-            run_at=options.run_at,
+            run_at=asked.run_at,
             delay_seconds=asked.delay_seconds,
-            concurrency_key=self.options.concurrency.key_for(parsed, job=self.name),
-            tenant_id=asked.tenant or self.tenant_for(parsed),
+            concurrency_key=own.concurrency_key,
+            tenant_id=own.tenant,
             traceparent=asked.traceparent,
             enqueued_by=asked.enqueued_by,
             id_text=id_text,
@@ -201,12 +237,9 @@ class JobHandle(Generic[In, Out]):
             "on_settled": _named(self.options.on_settled),
         }
 
-    def _key(self, parsed: Any, options: EnqueueOptions, id_text: str) -> str:
-        """Answer the key; without one the job's own id, which no other has and whose entries lie side by side."""
+    def _key(self, parsed: Any, options: EnqueueOptions) -> str | None:
         key = options.key if options.key is not None else self.options.key
-        if key is None:
-            return id_text
-        return check_key(key(parsed) if callable(key) else key, option="key")
+        return None if key is None else check_key(key(parsed) if callable(key) else key, option="key")
 
 
 def _named(hook: Hook | None) -> str | None:

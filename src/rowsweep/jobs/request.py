@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from rowsweep.errors import InvalidOption, did_you_mean
+from rowsweep.jobs.ambient import fresh_id
 from rowsweep.options import count, duration
 from rowsweep.telemetry.text import is_storable
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from rowsweep.jobs.ambient import FreshId
     from rowsweep.jobs.json_form import Json
 
 MAX_KEY: Final = 200
@@ -47,6 +49,41 @@ class NewJob:
     def is_unkeyed(self) -> bool:
         """Whether no live job can have its key."""
         return self.idempotency_key is self.id_text
+
+
+class Bulk(Sequence[NewJob]):
+    """So many requests, each made when it is read: a driver sends the first while the next are made.
+
+    One that is read again is made again, with the ids it had. What is kept meanwhile are ids that the garbage collector
+    has no work with: a bulk of requests makes it walk all objects of the process.
+    """
+
+    def __init__(self, amount: int, request: Callable[[int, FreshId, FreshId], NewJob]) -> None:
+        self._amount = amount
+        self._request = request
+        self._ids: list[FreshId] = []
+
+    def __len__(self) -> int:
+        return self._amount
+
+    @overload
+    def __getitem__(self, at: int) -> NewJob: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[NewJob]: ...
+
+    def __getitem__(self, at: int | slice) -> NewJob | list[NewJob]:
+        wanted = range(self._amount)[at]
+        return self._read(wanted) if isinstance(wanted, int) else [self._read(each) for each in wanted]
+
+    def __iter__(self) -> Iterator[NewJob]:
+        return map(self._read, range(self._amount))
+
+    def _read(self, position: int) -> NewJob:
+        first = 2 * position
+        while len(self._ids) < first + 2:
+            self._ids.append(fresh_id())
+        return self._request(position, self._ids[first], self._ids[first + 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

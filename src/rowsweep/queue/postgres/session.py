@@ -90,6 +90,7 @@ class PooledSession:
     @contextmanager
     def unit(self) -> Iterator[Session]:
         """Open a transaction on one pooled connection."""
+        self._place.schema()  # at first use the pool's size is asked on the way, over the same connection
         with self._pools.call(control=self._control) as connection, opened(connection, self.place):
             yield JoinedSession(connection, self._place, own=True, pipelined=not self._pools.pooler)
 
@@ -156,12 +157,12 @@ class JoinedSession:
         with self._errors(self.place):
             return run_before(self._connection, text, values, behind)
 
-    def copy(self, statement: Statement, blocks: Iterable[Callable[[str], bytes]]) -> None:
-        """Stream blocks in, each by a COPY of its own; a block is made for the connection's encoding."""
+    def copy(self, statement: Statement, blocks: Callable[[str], Iterable[bytes]]) -> None:
+        """Stream blocks in, each by a COPY of its own; they are made for the connection's encoding."""
         text = render_script(statement.text, self._place.schema())
         encoding = encoding_of(self._connection)
         with self._errors(self.place):
-            copy_each(self._connection, text, (made(encoding) for made in blocks))
+            copy_each(self._connection, text, blocks(encoding))
 
     @contextmanager
     def unit(self) -> Iterator[Session]:

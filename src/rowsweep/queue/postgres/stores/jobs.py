@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import fields
 from functools import partial
+from itertools import groupby, tee
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import InvariantBroken, NoQueuesNamed
@@ -41,14 +42,11 @@ class PostgresJobs:
     def enqueue(self, jobs: Sequence[NewJob]) -> list[EnqueueResult]:
         """Insert the jobs, 1,000 in a statement, all or none; a live job with the key of one answers for it."""
         if len(jobs) <= 1:
-            return _enqueue(self._session, jobs, _insert(self._session, jobs)) if jobs else []
-        parts = list(_parts(jobs, ENQUEUE_ROWS))
+            one = jobs[:1]
+            return _enqueue(self._session, one, _insert(self._session, one)) if one else []
         with self._session.unit() as session:
-            if isinstance(session, JoinedSession) and session.is_own and can_be_copied(jobs):
-                return _copy(session, jobs, parts)
-            answers = session.rows_each(_SQL[_statement(jobs)], map(enqueue_values, parts))
-            answered = zip(parts, answers, strict=True)
-            return [result for part, rows in answered for result in _enqueue(session, part, _states(rows))]
+            ways = groupby(_parts(jobs, ENQUEUE_ROWS), partial(_way, session))
+            return [result for way, parts in ways for result in _enqueue_each(session, way, parts)]
 
     def claim(self, options: ClaimOptions) -> ClaimPass:
         """Claim from the one queue named; lapsed rows go first, in a statement of their own."""
@@ -165,16 +163,41 @@ def _enqueue(session: Session, jobs: Sequence[NewJob], inserted: dict[int, Any])
     )
 
 
-def _copy(session: JoinedSession, jobs: Sequence[NewJob], parts: Sequence[Sequence[NewJob]]) -> list[EnqueueResult]:
+def _enqueue_each(session: Session, way: str, parts: Iterator[Sequence[NewJob]]) -> list[EnqueueResult]:
+    """Put part after part on the queue by one statement each; the next is made while the server has those before."""
+    if isinstance(session, JoinedSession) and way == "enqueue_copied":
+        return _copy(session, parts)
+    parts, sent = tee(parts)
+    answers = session.rows_each(_SQL[way], map(enqueue_values, sent))
+    answered = zip(parts, answers, strict=True)
+    return [result for part, rows in answered for result in _enqueue(session, part, _states(rows))]
+
+
+def _copy(session: JoinedSession, parts: Iterator[Sequence[NewJob]]) -> list[EnqueueResult]:
     """Stream the jobs in; one that could not go in has failed the statement."""
     instant = session.rows(_SQL["instant"], {})[0][0]
-    session.copy(_SQL["enqueue_copied"], (partial(rows_of, part, instant) for part in parts))
-    session.rows(_SQL["wake"], {"queues": sorted({job.queue or DEFAULT_QUEUE for job in jobs})})
-    return [records.enqueued(job.id, job.run_id, "ready", deduplicated=False) for job in jobs]
+    results: list[EnqueueResult] = []
+    queues: set[str] = set()
+
+    def blocks(encoding: str) -> Iterator[bytes]:
+        for part in parts:
+            yield rows_of(part, instant, encoding)
+            results.extend(records.enqueued(job.id, job.run_id, "ready", deduplicated=False) for job in part)
+            queues.update(job.queue or DEFAULT_QUEUE for job in part)
+
+    session.copy(_SQL["enqueue_copied"], blocks)
+    session.rows(_SQL["wake"], {"queues": sorted(queues)})
+    return results
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[int, Any]:
     return _states(session.rows(_SQL[_statement(jobs)], enqueue_values(jobs)))
+
+
+def _way(session: Session, jobs: Sequence[NewJob]) -> str:
+    """Answer by which statement these go in."""
+    may_copy = isinstance(session, JoinedSession) and session.is_own
+    return "enqueue_copied" if may_copy and can_be_copied(jobs) else _statement(jobs)
 
 
 def _statement(jobs: Sequence[NewJob]) -> str:
