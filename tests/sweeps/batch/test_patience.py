@@ -19,6 +19,7 @@ from rowsweep.sweeps.batch import patience
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.patience import Patience, is_lost_connection, is_passing, name_of
 from rowsweep.sweeps.passes import steered
+from rowsweep.sweeps.passes.recovering import RecoveringPass
 from rowsweep.sweeps.passes.steered import SteeredPass
 from tests.sweeps.field import NOW, Background, Field, cut_off, fields_of, until
 
@@ -242,15 +243,15 @@ def test_what_fails_in_a_batch_sent_ahead_is_that_batch_s(
         return
     with field.other() as other:
         other.execute("begin; select from orders where id = 30 for update")
-        recover = SteeredPass._recover
+        recover = RecoveringPass._recover
         at: list[int] = []
 
-        def recovered(self: SteeredPass, error: Exception) -> None:
+        def recovered(self: RecoveringPass, error: Exception) -> None:
             at.append(self._at.index)
             other.execute("rollback")
             recover(self, error)
 
-        monkeypatch.setattr(SteeredPass, "_recover", recovered)
+        monkeypatch.setattr(RecoveringPass, "_recover", recovered)
         run = declare("set", 4, lock_timeout="50ms").launch()
         field.tick()
     all_once(field, run, 40)

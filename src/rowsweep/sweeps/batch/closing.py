@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.shards import ShardFigures
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
+    from rowsweep.sweeps.batch.pages import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,24 @@ class Closer:
     restarts: Callable[[], bool]
     step: str = PAGES_STEP
     shard: Callable[[Any, Any], ShardFigures | None] | None = None
+
+    def in_transaction(
+        self,
+        at: Position,
+        find: Callable[[], Page | None],
+        do: Callable[[Position, Page], tuple[int, int]],
+        *,
+        stored: bool,
+    ) -> BatchDone:
+        """Find a page, do it and close its batch, in one transaction; `do` answers its rows, and how many changed."""
+        with self.held.transaction() as marker:
+            page = find()
+            after = at.finished()
+            if page is not None:
+                rows, written = do(at, page)
+                after = at.moved(page.to, rows=rows, written=written)
+            closed = self.close(at, after, marker, stored=stored)
+        return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
 
     def close(self, before: Checkpoint, after: Checkpoint, marker: str, *, stored: bool) -> BatchClosed:
         """Store `after` where `before` was stored; raises, so that the batch rolls back, where it may not commit."""

@@ -94,15 +94,7 @@ class AtomicWork:
 
     def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
         """Do the next page."""
-        finder = self.call.finder
-        with finder.held.transaction() as marker:
-            page = finder.find(at, limit)
-            after = at.finished()
-            if page is not None:
-                rows, written = self.run(at, page)
-                after = at.moved(page.to, rows=rows, written=written)
-            closed = self.closer.close(at, after, marker, stored=stored)
-        return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
+        return self.closer.in_transaction(at, lambda: self.call.finder.find(at, limit), self.run, stored=stored)
 
     def run(self, at: Position, page: Page) -> tuple[int, int]:
         """Run the handler over a found page and write back; answer how many rows it had, and how many changed."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rowsweep.sweeps.batch.closing import BatchDone
 from rowsweep.sweeps.batch.in_place import SetWork
 
 if TYPE_CHECKING:
-    from rowsweep.sweeps.batch.closing import Closer
+    from rowsweep.sweeps.batch.closing import BatchDone, Closer
     from rowsweep.sweeps.batch.pages import Page, PageFinder
     from rowsweep.sweeps.late.spending import Spending
     from rowsweep.sweeps.passes.position import Position
@@ -26,14 +25,7 @@ class SpentSetWork(SetWork):
 
     def next(self, at: Position, limit: int, *, stored: bool) -> BatchDone:
         """Update the next page."""
-        with self._finder.held.transaction() as marker:
-            page = self.find(at, limit)
-            after = at.finished()
-            if page is not None:
-                rows, written = self.run(at, page)
-                after = at.moved(page.to, rows=rows, written=written)
-            closed = self._closer.close(at, after, marker, stored=stored)
-        return BatchDone(at=after, is_full=page is not None and page.is_full, closed=closed)
+        return self._closer.in_transaction(at, lambda: self.find(at, limit), self.run, stored=stored)
 
     def run(self, at: Position, page: Page) -> tuple[int, int]:
         """Update a found page and look behind it; answer how many rows it had, and how many changed."""

@@ -14,7 +14,7 @@ from rowsweep.sweeps.executors.work import ExecutorWork
 from rowsweep.sweeps.late.look import SecondLook
 from rowsweep.sweeps.late.spent_set import SpentSetWork
 from rowsweep.sweeps.launches import gate
-from rowsweep.sweeps.passes.steered import declare_terminal
+from rowsweep.sweeps.passes.recovering import declare_terminal
 from rowsweep.sweeps.passes.table import Pass
 from rowsweep.sweeps.poison.closing import Listing, ListingCloser, rejected_of
 from rowsweep.sweeps.poison.limits import MOST_SHARE, Limits

@@ -13,7 +13,8 @@ from rowsweep.sweeps.health.governor import Governor
 from rowsweep.sweeps.health.sampler import sampling
 from rowsweep.sweeps.health.signals import Signal, Verdict
 from rowsweep.sweeps.health.watch import Watch
-from rowsweep.sweeps.passes.steered import Done, SteeredPass
+from rowsweep.sweeps.passes.recovering import RecoveringPass
+from rowsweep.sweeps.passes.steered import Done
 from rowsweep.sweeps.run import host
 from rowsweep.telemetry.events import emit
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.handle import Sweep
 
 
-class HeedingPass(SteeredPass):
+class HeedingPass(RecoveringPass):
     """Heed the signals and functions of its sweep, as they are declared and as an operator tuned them."""
 
     def __init__(self, sweep: Sweep[Any], ctx: RunCtx, step: str) -> None:

@@ -1,4 +1,4 @@
-"""What every pass of a sweep does around its batches: steer, wait, recover from the moment's errors, read back."""
+"""What every pass of a sweep does around its batches: stop where somebody asks for it, wait, keep its pace, report."""
 
 from __future__ import annotations
 
@@ -13,14 +13,9 @@ from rowsweep.errors import (
     DriverUnavailable,
     Interrupted,
     InvariantBroken,
-    LeaseLost,
-    RowsweepError,
 )
-from rowsweep.jobs.classify import Stop, decide
 from rowsweep.queue.records import NewBackfill
-from rowsweep.sweeps.batch.closing import CheckpointMoved
-from rowsweep.sweeps.batch.connection import BatchConnection, CommitUnknown
-from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, name_of
+from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.pacing import NO_RATE, Pacer
@@ -58,7 +53,7 @@ class Done(Protocol):
 
 
 class SteeredPass(ABC):
-    """Stop where somebody asks for it, wait without holding anything, and retry what only the moment refused.
+    """Stop where somebody asks for it, and wait without holding anything.
 
     `_step` names the moving step that its batches are fenced by, `_at` is the position it holds.
     """
@@ -74,7 +69,6 @@ class SteeredPass(ABC):
         self._sweep = sweep
         self._ctx = ctx
         self._step = step
-        self._patience = Patience()
         self._options: Mapping[str, Any] = {}
         self._waiting_for: str | None = None
         self._restarts = ctx.record.attempt > 1
@@ -83,10 +77,6 @@ class SteeredPass(ABC):
     @abstractmethod
     def _release(self) -> None:
         """Give every connection back."""
-
-    @abstractmethod
-    def _blame(self, error: Exception) -> None:
-        """Note on an error what the batch covers."""
 
     def _rows_done(self) -> int:
         return int(self._at.rows)
@@ -109,66 +99,6 @@ class SteeredPass(ABC):
             launched_by=ctx.record.enqueued_by,
         )
 
-    def _recover(self, error: Exception) -> None:
-        """Wait and shrink after an error of the moment, reading back where the pass stands; raise any other."""
-        if self._ctx.signal.aborted:
-            raise Interrupted(self._ctx.signal.reason) from error
-        unknown = isinstance(error, (CommitUnknown, CheckpointMoved))
-        if not unknown and not is_passing(error):
-            declare_terminal(error)
-            self._blame(error)
-            raise error
-        lost = unknown or is_lost_connection(error)
-        rows = self._size.rows
-        pause = self._patience.pause_seconds(rows=rows, lost=lost)
-        if pause is None:
-            self._blame(error)
-            raise error
-        self._size.halve()
-        behind = database_error(error)
-        emit(
-            "sweeps.batch.shrunk",
-            error=error,
-            sweep=self._sweep.name,
-            run_id=str(self._ctx.run_id),
-            index=self._at.index + 1,
-            batch_rows=self._size.rows,
-            sqlstate=None if behind is None else behind.sqlstate,
-        )
-        self._wait(pause, name_of(error))
-        if lost:
-            self._resynchronise()
-
-    def _resynchronise(self) -> None:
-        """Learn from the database where the pass stands: a commit may have landed although its answer was lost.
-
-        Locking the job row waits for the former session, which holds it until its commit is decided.
-        """
-        while True:
-            try:
-                self._held.release()
-                with self._held.transaction():
-                    stores = self._held.stores
-                    if not stores.steps.guard(self._ctx.claim):
-                        raise LeaseLost(
-                            f"The claim of {self._sweep.name!r} was lost while its connection was.",
-                            fix=f"rowsweep jobs show {self._ctx.job_id}",
-                        )
-                    step = stores.steps.get(self._ctx.run_id, self._step)
-            except Exception as error:
-                if self._ctx.signal.aborted:
-                    raise Interrupted(self._ctx.signal.reason) from error
-                if isinstance(error, LeaseLost) or not (is_passing(error) or isinstance(error, CommitUnknown)):
-                    raise
-                pause = self._patience.pause_seconds(rows=self._size.rows, lost=True)
-                if pause is None:
-                    raise
-                self._wait(pause, "lost connection")
-            else:
-                self._at = self._read_back(None if step is None else step.output)
-                self._stored = step is not None
-                return
-
     def _committed(self, done: Done, rows: int, milliseconds: float) -> None:
         self._waiting_for = None
         if self._restarts:
@@ -185,22 +115,6 @@ class SteeredPass(ABC):
             duration_ms=round(milliseconds, 1),
             batch_rows=self._size.rows,
         )
-
-    def _report_failure(self, error: Exception) -> None:
-        """Log the end of a run whose attempt will not be made again; what comes of a lost claim is another's."""
-        record, signal = self._ctx.record, self._ctx.signal
-        if signal.aborted or isinstance(error, LeaseLost):
-            return
-        attempt = 1 if self._ctx.runner.has_restarted else record.attempt
-        policy, most = self._sweep.retry, record.max_attempts
-        if isinstance(decide(error, attempt=attempt, max_attempts=most, policy=policy, chance=0.0), Stop):
-            emit(
-                "sweeps.failed",
-                error=error,
-                sweep=self._sweep.name,
-                run_id=str(self._ctx.run_id),
-                rows=self._rows_done(),
-            )
 
     def _closes_begun(self, wanted: Wanted | None) -> bool:
         """Stop here where somebody asked for it; answer whether a batch that is done but for its close comes first.
@@ -304,11 +218,3 @@ class SteeredPass(ABC):
 def _tuned_at(options: Mapping[str, Any]) -> str:
     tuned = options.get("tuned")
     return str(tuned["at"]) if isinstance(tuned, dict) else ""
-
-
-def declare_terminal(error: Exception) -> None:
-    """Mark SQL that is wrong in itself (SQLSTATE class 42): trying again changes nothing."""
-    behind = database_error(error)
-    wrong = behind is not None and (behind.sqlstate or "").startswith("42")
-    if wrong and not isinstance(error, RowsweepError):
-        error.retry = "terminal"  # type: ignore[attr-defined]

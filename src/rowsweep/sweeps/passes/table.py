@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.clock import SystemClock, real_monotonic
+from rowsweep.clock import SystemClock
 from rowsweep.errors import (
     LeaseLost,
 )
@@ -152,20 +152,13 @@ class Pass(HeedingPass):
             self._tune(done.closed.options)
 
     def _next_batch(self) -> tuple[BatchDone, float]:
-        """Do the next page, smaller and smaller where the moment is bad, until it is committed."""
-        while True:
-            started = real_monotonic()
-            try:
-                done = self._work.next(self._at, self._size.rows, stored=self._stored)
-            except Exception as error:  # noqa: BLE001 - sorted there, and raised again unless it passes
-                self._recover(error)
-            else:
-                milliseconds = (real_monotonic() - started) * 1000 - done.aside_ms
-                self._patience.succeeded()
-                if done.at.plan is None and not done.by_parts:
-                    self._size.completed(is_full=done.is_full or self._planned_full, duration_ms=milliseconds)
-                self._planned_full = done.at.plan is not None and done.is_full
-                return done, milliseconds
+        """Do the next page; answer it with the milliseconds that it took for its size."""
+        done, took = self._until_done(lambda rows: self._work.next(self._at, rows, stored=self._stored))
+        milliseconds = took - done.aside_ms
+        if done.at.plan is None and not done.by_parts:
+            self._size.completed(is_full=done.is_full or self._planned_full, duration_ms=milliseconds)
+        self._planned_full = done.at.plan is not None and done.is_full
+        return done, milliseconds
 
     def _behind_pages(self) -> None:
         """Do what is to be done between the last page and the end."""

@@ -167,19 +167,12 @@ class PurgePass(HeedingPass):
 
     def _next_batch(self) -> PurgeDone:
         assert self._work is not None  # noqa: S101 - set with the target
-        while True:
-            started = real_monotonic()
-            try:
-                done = self._work.next(self._at, self._size.rows, stored=self._stored)
-            except Exception as error:  # noqa: BLE001 - sorted there, and raised again unless it passes
-                self._recover(error)
-            else:
-                milliseconds = (real_monotonic() - started) * 1000
-                self._patience.succeeded()
-                self._size.completed(is_full=done.is_full, duration_ms=milliseconds)
-                if done.at.index > self._at.index:
-                    self._committed(done, done.at.rows - self._at.rows, milliseconds)
-                return done
+        work = self._work
+        done, milliseconds = self._until_done(lambda rows: work.next(self._at, rows, stored=self._stored))
+        self._size.completed(is_full=done.is_full, duration_ms=milliseconds)
+        if done.at.index > self._at.index:
+            self._committed(done, done.at.rows - self._at.rows, milliseconds)
+        return done
 
     def _moved(self, done: PurgeDone) -> None:
         removed = done.at.rows - self._at.rows

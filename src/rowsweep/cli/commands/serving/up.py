@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from rowsweep.cli.commands.outbox import OutboxDsn
 from rowsweep.cli.commands.serving.serve import Drain, Pooler, ReadyPort, Serving, serve
-from rowsweep.cli.commands.serving.worker import declared_queues, worker_options
+from rowsweep.cli.commands.serving.worker import (
+    Concurrency,
+    Queues,
+    Visibility,
+    declared_queues,
+    worker_options,
+)
 from rowsweep.cli.everywhere import EPILOG
 from rowsweep.cli.session import session_of
 
@@ -24,17 +30,11 @@ def add_to(application: typer.Typer) -> None:
 def up(  # noqa: PLR0913 - one parameter a flag
     context: typer.Context,
     *,
-    queue: Annotated[
-        list[str] | None, typer.Option(metavar="Q", help="A queue to claim from (repeatable), else all declared here.")
-    ] = None,
-    concurrency: Annotated[
-        list[str] | None, typer.Option(metavar="N|Q=N", help="Runs at a time, for each queue or for one (repeatable).")
-    ] = None,
+    queue: Queues = None,
+    concurrency: Concurrency = None,
     drain: Drain = "25s",
     ready_port: ReadyPort = None,
-    visibility: Annotated[
-        str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")
-    ] = "30s",
+    visibility: Visibility = "30s",
     pooler: Pooler = False,
     outbox_dsn: OutboxDsn = None,
 ) -> None:

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from rowsweep.app.app import App
     from rowsweep.cli.session import Session
 
+Queues = Annotated[
+    list[str] | None, typer.Option(metavar="Q", help="A queue to claim from (repeatable), else all declared here.")
+]
+Concurrency = Annotated[
+    list[str] | None, typer.Option(metavar="N|Q=N", help="Runs at a time, for each queue or for one (repeatable).")
+]
+Visibility = Annotated[str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")]
+
 
 def add_to(application: typer.Typer) -> None:
     """Add the command to the application."""
@@ -23,17 +31,11 @@ def add_to(application: typer.Typer) -> None:
 def worker(  # noqa: PLR0913 - one parameter a flag
     context: typer.Context,
     *,
-    queue: Annotated[
-        list[str] | None, typer.Option(metavar="Q", help="A queue to claim from (repeatable), else all declared here.")
-    ] = None,
-    concurrency: Annotated[
-        list[str] | None, typer.Option(metavar="N|Q=N", help="Runs at a time, for each queue or for one (repeatable).")
-    ] = None,
+    queue: Queues = None,
+    concurrency: Concurrency = None,
     drain: Drain = "25s",
     ready_port: ReadyPort = None,
-    visibility: Annotated[
-        str, typer.Option(metavar="SPAN", help="How long a claim stands when this process dies.")
-    ] = "30s",
+    visibility: Visibility = "30s",
     pooler: Pooler = False,
 ) -> None:
     """Claim and run the jobs declared here.
