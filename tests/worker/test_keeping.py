@@ -16,6 +16,8 @@ from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.contract import Driver, JobStore, Stores
+from rowsweep.queue.holds import holder_of
+from rowsweep.queue.records import Claim, ClaimPass
 from rowsweep.signals import RunSignal
 from rowsweep.testing.clock import FakeClock
 from tests.worker.shop import Shop, logged, until
@@ -81,6 +83,42 @@ def test_a_renewal_in_flight_blocks_the_next(shop: Shop) -> None:
     go_on.set()
     shop.until_state(job_id, "done")
     assert most == [1]
+
+
+@pytest.mark.parametrize("limit", [None, 1], ids=["free", "capped"])
+def test_a_claim_that_is_answered_late_is_a_loss_and_nothing_of_it_runs(
+    shop: Shop, caplog: pytest.LogCaptureFixture, limit: int | None
+) -> None:
+    """S-322, S-323, S-325: reported once; it sends no settlement, and asks for no slot that the next holder has."""
+    caplog.set_level(logging.INFO, "rowsweep")
+    clock, ran, thieves = FakeClock(), threading.Event(), list[Claim]()
+    slots = shop.driver.stores().slots
+    assert slots is not None
+
+    @job("work", tenant="none", concurrency=limit)
+    def work(ctx: Ctx) -> None:
+        ran.set()
+
+    def late(claim: Callable[[], ClaimPass]) -> ClaimPass:
+        passed = claim()
+        if passed.jobs and not thieves:
+            thieves.append(shop.steal(job_id))
+            assert slots.acquire("job:work", limit=1, ttl_seconds=60, claim=thieves[0]) is not None
+            clock.advance("30s")
+        return passed
+
+    job_id = shop.enqueue(work)
+    worker = shop.running(driver=Between(shop.driver, "claim", late), clock=clock)
+    until(lambda: bool(logged(caplog.records, "jobs.lease.lost")))
+    worker.stop()
+    (lost,) = logged(caplog.records, "jobs.lease.lost")
+    assert (lost["job_id"], lost["claim"], lost["held_seconds"]) == (str(job_id), thieves[0].claim - 1, 30)
+    assert "could not begin within 30 s" in lost["cause"]
+    assert not ran.is_set()
+    assert (worker.stats.outcomes, worker.stats.in_flight) == ({}, 0)
+    assert not logged(caplog.records, "jobs.settle.unowned")
+    assert not logged(caplog.records, "jobs.worker.shed")
+    assert [slot.holder for slot in slots.holders("job:work")] == [holder_of(thieves[0])]
 
 
 def test_a_renewal_that_succeeds_late_is_a_loss_all_the_same(memory: Shop, caplog: pytest.LogCaptureFixture) -> None:

@@ -164,6 +164,10 @@ class Crew:
         )
         self._settler.send(flight, settlement)
 
+    def lose(self, flight: Flight, why: str) -> None:
+        """Report a claim as lost whose run never began."""
+        self._keeper.lose(flight, why)
+
     def due_again(self, seconds: float) -> None:
         """Have the claim loop look again when a row that was shed falls due."""
         self.claims.look_within(seconds)

@@ -40,6 +40,9 @@ class Runway(Protocol):
     def settle(self, flight: Flight, verdict: Verdict) -> None:
         """Send how its claim ends."""
 
+    def lose(self, flight: Flight, why: str) -> None:
+        """Report that a claim is gone."""
+
     def due_again(self, seconds: float) -> None:
         """Say when a row that was handed back falls due."""
 
@@ -55,14 +58,18 @@ class Admitter:
         self._equipment = equipment
         self._gate = gate
         self._runway = runway
+        self._window = equipment.options.visibility_seconds
         self._cleared: list[Flight] = []
 
     def admit(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> Flight | None:
         """Start a job's run, by the next `fly` at the latest, or end its claim.
 
-        Answers what is executed or refused, None where it was shed. Where the slots cannot be asked for, that failure
-        is raised and the row is left to its visibility timeout.
+        Answers what is executed or refused, None where it was shed, or where the claim's window is over already: its
+        answer came late, and another may have the job. Where the slots cannot be asked for, that failure is raised and
+        the row is left to its visibility timeout.
         """
+        if self._is_lost(job, handle, claimed_at):
+            return None
         if self._gate.is_open_to(handle):
             flight = self._wired(job, handle, claimed_at, None)
             if flight is not None:
@@ -73,6 +80,8 @@ class Admitter:
         self.fly()
         answer = self._gate.ask(job, handle, claimed_at)
         if isinstance(answer, Full):
+            if self._is_lost(job, handle, claimed_at):
+                return None
             if answer.cap is not None and answer.refuses:
                 return self._refuse(job, handle, claimed_at, answer.cap)
             self._shed(job, handle, claimed_at, reason=answer.reason)
@@ -96,6 +105,14 @@ class Admitter:
     def hand_back(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> None:
         """Give back a claim that came while the worker was closing."""
         self._end(Flight(job, handle, RunSignal(), claimed_at=claimed_at), GiveBack())
+
+    def _is_lost(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float) -> bool:
+        """Say whether the claim's window is over before its run began, as behind a pause of this process; report it."""
+        if self._equipment.clock.monotonic() - claimed_at < self._window:
+            return False
+        flight = Flight(job, handle, RunSignal(), claimed_at=claimed_at)
+        self._runway.lose(flight, f"its run could not begin within {self._window:g} s")
+        return True
 
     def _wired(self, job: Job, handle: JobHandle[Any, Any], claimed_at: float, permit: Permit | None) -> Flight | None:
         """Wire a job's run; where the application's `context()` raises, shed it: its row must not wait for a lapse."""
