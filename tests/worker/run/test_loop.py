@@ -108,10 +108,14 @@ def test_a_body_that_blocks_the_loop_does_not_keep_the_next_one(
         return id(asyncio.get_running_loop())
 
     first = loop.run(which(), RunSignal())
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "rowsweep-loop"]
     for body, is_kept in ((ignoring, True), (blocking, False)):
         signal = RunSignal()
         with pytest.raises(Interrupted):
             loop.run(body(), signal)
         assert (loop.run(which(), RunSignal()) == first) is is_kept
+        assert thread.is_alive()
     release.set()
+    thread.join(10)
+    assert not thread.is_alive(), "it ends with the last body on it"
     loop.close()

@@ -31,8 +31,10 @@ class LoopThread:
         An aborted run has a moment to end by itself, then its task is cancelled; one that does not end within 1 s
         even then is left behind, and a loop that it blocks with it. Raises Interrupted where the abort ended it.
         """
-        awaited, loop = _Awaited(), self._running()
-        future = asyncio.run_coroutine_threadsafe(awaited.contain(awaitable), loop)
+        awaited = _Awaited()
+        with self._lock:
+            loop = self._running()
+            future = asyncio.run_coroutine_threadsafe(awaited.contain(awaitable), loop)
         remove = signal.on_abort(awaited.stirred.set)
         try:
             awaited.stirred.wait()
@@ -52,20 +54,24 @@ class LoopThread:
             loop.call_soon_threadsafe(loop.stop)
 
     def _leave_behind_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let later bodies have a loop of their own where this one is held up by a call that blocks."""
+        """Let later bodies have a loop of their own where this one is held up by a call that blocks.
+
+        It ends with the last body on it.
+        """
         answers = threading.Event()
         loop.call_soon_threadsafe(answers.set)
         if not answers.wait(_ANSWERS_WITHIN_SECONDS):
             with self._lock:
                 if self._loop is loop:
                     self._loop = None
+                    asyncio.run_coroutine_threadsafe(_stop_behind_the_last(), loop)
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(self._loop,), name="rowsweep-loop", daemon=True).start()
-            return self._loop
+        """Answer the loop, started where there is none; asked under the lock, so that what is begun on it is on it."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=_serve, args=(self._loop,), name="rowsweep-loop", daemon=True).start()
+        return self._loop
 
 
 class _Awaited:
@@ -92,6 +98,14 @@ class _Awaited:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+async def _stop_behind_the_last() -> None:
+    """Stop the running loop once nothing else is left on it."""
+    loop, me = asyncio.get_running_loop(), asyncio.current_task()
+    while others := asyncio.all_tasks() - {me}:
+        await asyncio.wait(others)
+    loop.stop()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
