@@ -240,7 +240,9 @@ def test_a_guard_holds_no_transaction_of_another_database(queue_app: rs.App, sho
                 raise
 
     work.enqueue()
-    (execution,) = queue_app.worker(drain_on_shutdown=False).tick()
+    worker = queue_app.worker(drain_on_shutdown=False)
+    (execution,) = worker.tick()
+    worker.stop()
     assert execution.outcome == "dead-lettered"
     assert [type(error) for error in refused] == [InvalidOption]
 

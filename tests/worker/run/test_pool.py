@@ -82,6 +82,8 @@ def test_no_claim_is_wanted_while_flights_wait_in_plenty_and_one_is_where_thread
         harness.pool._waiting.extend([cast("Flight", print)] * (waiting - len(harness.pool._waiting)))
         harness.pool._busy = busy
         assert harness.pool.wants == wanted
+    harness.pool._waiting.clear()
+    harness.pool.close()
 
 
 def test_a_claim_that_was_put_off_is_asked_for_once_what_waited_has_begun() -> None:
@@ -91,6 +93,7 @@ def test_a_claim_that_was_put_off_is_asked_for_once_what_waited_has_begun() -> N
     until(lambda: harness.freed == [harness.queue])
     gate.set()
     until(lambda: len(harness.done) == 7)
+    harness.pool.close()
 
 
 def test_a_flight_left_behind_gives_its_place_to_another_thread() -> None:

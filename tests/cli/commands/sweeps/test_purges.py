@@ -96,8 +96,9 @@ def test_a_command_that_serves_declares_retention(
         queues = [] if isinstance(self, Scheduler) else list(self._options.queues)
         seen.append((retention.kind, [task.name for task in registered_tasks()], queues))
 
-    def leave(self: Any, seconds: float | None = None) -> None:
-        raise SystemExit(0)
+    def leave(self: Any, seconds: float | None = None) -> bool:
+        self.is_terminated = True
+        return True
 
     monkeypatch.setattr(Worker, "start", look)
     monkeypatch.setattr(Scheduler, "start", look)
