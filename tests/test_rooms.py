@@ -219,3 +219,17 @@ def test_the_harnesses_of_these_tests_do_not_ship() -> None:
         assert not any(name == "tests" or name.startswith("tests.") for name in imports(path)), path
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     assert wheel["wheel"]["packages"] == ["src/rowsweep"]
+
+
+NOUNS = (
+    "Worker", "Scheduler", "OutboxRelay", "PostgresDriver", "MemoryDriver", "PostgresEventBus", "MemoryEventBus",
+    "LeaseLeader", "AdvisoryLockLeader", "SoleLeader", "ConcurrencyLimiter", "Pacer", "StepRunner", "RunSignal",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_the_nouns_of_the_package_are_public(name: str) -> None:
+    """S-016: imported from where everybody imports from, and each a class of that name."""
+    assert name in rs.__all__
+    assert getattr(rs, name).__name__ == name
+    assert inspect.isclass(getattr(rs, name))

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.scheduler.leaders import AdvisoryLockLeader, LeaseLeader, SoleLeader
     from rowsweep.scheduler.scheduler import Scheduler
+    from rowsweep.signals import RunSignal
+    from rowsweep.steps.runner import StepRunner
     from rowsweep.sweeps.batch.batch import Batch
     from rowsweep.sweeps.export.declare import Export, export_rows
     from rowsweep.sweeps.export.formats.arrow_file import ArrowFile
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
         vacuum_idle,
         waiting_sessions_below,
     )
+    from rowsweep.sweeps.passes.pacing import Pacer
     from rowsweep.worker.admission.limiter import ConcurrencyLimiter
     from rowsweep.worker.worker import Worker
 
@@ -77,14 +80,14 @@ __version__ = "0.1.0"
 __all__ = [
     "RETENTION_CRON", "AdvisoryLockLeader", "App", "ArrowFile", "Batch", "Budget", "ConcurrencyLimiter", "Csv", "Ctx",
     "EnqueueOptions", "EnqueueResult", "Event", "Export", "JobHandle", "Keyed", "LeaseLeader", "MemoryDriver",
-    "MemoryEventBus", "Ndjson", "OutboxRelay", "Parquet", "PostgresDriver", "PostgresEventBus", "Purge", "Retry",
-    "Rows", "RowsweepError", "Run", "Scheduler", "Settled", "Snapshot", "SoleLeader", "Sweep", "TaskHandle", "Worker",
-    "active_sessions_below", "archive_backlog_below", "attach", "backfill", "batch_times_below", "board",
-    "configure_lifecycle", "connect", "counters", "current", "default_signals", "event_bus", "events_purge_target",
-    "expired", "export_rows", "health", "install", "install_outbox", "job", "jobs", "ledger", "lock_waits_below",
-    "older_than", "oldest_snapshot_below", "own_targets", "publish_event", "purge", "read_export", "replica_lag_below",
-    "replica_lag_bytes_below", "reset_event_bus", "runs", "task", "transaction", "use_event_bus", "vacuum_idle",
-    "waiting_sessions_below", "work",
+    "MemoryEventBus", "Ndjson", "OutboxRelay", "Pacer", "Parquet", "PostgresDriver", "PostgresEventBus", "Purge",
+    "Retry", "Rows", "RowsweepError", "Run", "RunSignal", "Scheduler", "Settled", "Snapshot", "SoleLeader",
+    "StepRunner", "Sweep", "TaskHandle", "Worker", "active_sessions_below", "archive_backlog_below", "attach",
+    "backfill", "batch_times_below", "board", "configure_lifecycle", "connect", "counters", "current",
+    "default_signals", "event_bus", "events_purge_target", "expired", "export_rows", "health", "install",
+    "install_outbox", "job", "jobs", "ledger", "lock_waits_below", "older_than", "oldest_snapshot_below", "own_targets",
+    "publish_event", "purge", "read_export", "replica_lag_below", "replica_lag_bytes_below", "reset_event_bus", "runs",
+    "task", "transaction", "use_event_bus", "vacuum_idle", "waiting_sessions_below", "work",
 ]  # fmt: skip
 
 _LATE = {
@@ -101,6 +104,9 @@ _LATE = {
     "ConcurrencyLimiter": "rowsweep.worker.admission.limiter",
     "MemoryDriver": "rowsweep.queue.memory.driver",
     "OutboxRelay": "rowsweep.outbox.relay",
+    "Pacer": "rowsweep.sweeps.passes.pacing",
+    "RunSignal": "rowsweep.signals",
+    "StepRunner": "rowsweep.steps.runner",
     "MemoryEventBus": "rowsweep.queue.memory.events.bus",
     "PostgresDriver": "rowsweep.queue.postgres.driver",
     "PostgresEventBus": "rowsweep.queue.postgres.bus",

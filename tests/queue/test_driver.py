@@ -14,6 +14,17 @@ from rowsweep.queue.verdicts import Done, Settlement
 from tests.queue.world import World, batch_close, fresh_id, new_backfill, new_job, step_put, totals, worker_info
 
 
+def test_each_scenario_of_this_folder_runs_over_both_drivers(request: pytest.FixtureRequest) -> None:
+    """S-436, S-069: one suite; whatever asks for a world is asked of each driver's."""
+    over: dict[str, set[str]] = {}
+    for item in request.session.items:
+        given = getattr(item, "callspec", None)
+        if given is not None and item.path.parent == request.path.parent and "world" in given.params:
+            over.setdefault(item.nodeid.partition("[")[0], set()).add(given.params["world"])
+    assert over
+    assert {name: drivers for name, drivers in over.items() if drivers != {"memory", "postgres"}} == {}
+
+
 def test_a_driver_says_who_it_is_and_where(world: World) -> None:
     """S-057."""
     assert world.driver.name in ("memory", "postgres")

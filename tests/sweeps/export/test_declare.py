@@ -64,15 +64,35 @@ def test_the_checksum_covers_what_is_exported_and_where_to() -> None:
 
 
 def test_an_export_may_read_another_database_and_asks_the_gate(field: Field, tmp_path: Path) -> None:
-    """S-202, S-210, D-7: `source` is where the rows are, the ledger stays the queue's; requirements hold."""
+    """S-202, D-7: `source` is where the rows are, the ledger stays the queue's; requirements hold."""
     field.orders(10)
     rows = rs.Rows("orders", columns=["price"])
-    export = declared(rows=rows, to=tmp_path, part_rows=4, source=field.dsn, rate="1000000/s")
+    export = declared(rows=rows, to=tmp_path, part_rows=4, source=field.dsn)
     totals = field.sweep(export)
     assert (totals["rows"], totals["parts"]) == (10, 3)
     assert rs.read_export(tmp_path, verify=True).collect().columns == ["id", "price"]
     with pytest.raises(RequirementMissing):
         declared(to=tmp_path, requires=["never-done"]).launch()
+
+
+def test_a_rate_paces_the_parts(field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-210, S-205, D-6: by the same pacer, built once from the declaration, that hears of each part's rows."""
+    field.orders(10)
+    heard: list[tuple[rs.Pacer, int]] = []
+    done = rs.Pacer.done
+
+    def hear(pacer: rs.Pacer, rows: int) -> None:
+        heard.append((pacer, rows))
+        done(pacer, rows)
+
+    monkeypatch.setattr(rs.Pacer, "done", hear)
+    run = declared(to=tmp_path, part_rows=4, rate="100/s").launch()
+    assert field.finish(run)["parts"] == 3
+    assert [rows for _, rows in heard if rows] == [4, 4, 2]
+    (pacer,) = {pacer for pacer, _ in heard}
+    assert pacer.limit is not None
+    assert pacer.limit.per_second == 100
+    assert field.row(run).active_seconds >= 0.08
 
 
 def test_the_tenant_holds_while_rows_are_read_and_is_never_crossed(field: Field, tmp_path: Path) -> None:
