@@ -91,7 +91,7 @@ def enqueue(site: Site, name: str, values: list[object]) -> None:
 
     app = connect(site.dsn, work=False, actor="test")
     try:
-        from tests.acceptance import capped
+        from tests.acceptance.jobs import capped
 
         handles: dict[str, JobHandle[Any, Any]] = {"one": capped.one, "by-key": capped.by_key}
         handles[name].enqueue_many(values)

@@ -24,8 +24,8 @@ from rowsweep.jobs.tasks.handle import occurrence_text
 from rowsweep.jobs.tasks.occurrences import next_occurrence
 from rowsweep.jobs.tasks.registry import reset_tasks
 from rowsweep.testing.clock import FakeClock
-from tests.acceptance import clockwork
 from tests.acceptance.harness import Process, Site, until
+from tests.acceptance.jobs import clockwork
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ import pytest
 
 import rowsweep as rs
 from tests.acceptance.harness import Site
-from tests.acceptance.test_export_crash import FILL, GOODS, LEAST_SECONDS, MOST_SECONDS, copied
-from tests.acceptance.test_shards import ShardStorm
+from tests.acceptance.sweeps.test_export_crash import FILL, GOODS, LEAST_SECONDS, MOST_SECONDS, copied
+from tests.acceptance.sweeps.test_shards import ShardStorm
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 

@@ -32,7 +32,7 @@ class Flow:
 
     def __init__(self, site: Site) -> None:
         from rowsweep.app.connecting import connect
-        from tests.acceptance.workflow import workflow
+        from tests.acceptance.jobs.workflow import workflow
 
         self.site = site
         self.driver = PostgresDriver(site.dsn)
@@ -87,7 +87,7 @@ class Flow:
 
     def assert_exact(self) -> None:
         """Assert that every effect and every step is there once, and that nothing failed on the way."""
-        from tests.acceptance.workflow import SLEEPS, STEPS, WAITS
+        from tests.acceptance.jobs.workflow import SLEEPS, STEPS, WAITS
 
         with_effects = [number for number in range(STEPS) if number % 5 not in (SLEEPS, WAITS)]
         rows = self.site.connection.execute("select step from effects order by step").fetchall()
@@ -143,7 +143,7 @@ def die_at_random(flow: Flow, kills: int) -> None:
 
 def test_every_effect_is_there_once_through_deaths_at_some_boundaries(flow: Flow) -> None:
     """S-148, S-149, S-166, N-046, N-047: before, within and behind steps of every kind; the quick form."""
-    from tests.acceptance.workflow import BOUNDARIES
+    from tests.acceptance.jobs.workflow import BOUNDARIES
 
     die_at(flow, BOUNDARIES[4::9])
 
@@ -157,7 +157,7 @@ def test_every_effect_is_there_once_through_a_few_random_deaths(flow: Flow) -> N
 @pytest.mark.timeout(600)
 def test_every_effect_is_there_once_through_a_death_at_every_boundary(flow: Flow) -> None:
     """S-148, S-149, S-166, N-046, N-047."""
-    from tests.acceptance.workflow import BOUNDARIES
+    from tests.acceptance.jobs.workflow import BOUNDARIES
 
     die_at(flow, BOUNDARIES)
 

@@ -11,8 +11,8 @@ import pytest
 
 from rowsweep.embedded import EmbeddedServer
 from rowsweep.embedded.cluster import ShutdownMode
-from tests.acceptance import outage
 from tests.acceptance.harness import Process, Site, until
+from tests.acceptance.jobs import outage
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -16,8 +16,8 @@ from psycopg.conninfo import make_conninfo
 
 from rowsweep.queue.postgres.install import install
 from rowsweep.queue.postgres.outbox.install import install_outbox
-from tests.acceptance import relaying
 from tests.acceptance.harness import Process, Site, until
+from tests.acceptance.jobs import relaying
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
