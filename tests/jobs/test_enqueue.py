@@ -13,12 +13,12 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 import rowsweep as rs
 from rowsweep.errors import InvalidInput, InvalidOption, TransactionRequired
 from rowsweep.queue.records import JobFilter
+from tests.places import dsn_in, own_database
 
 
 @pytest.fixture
@@ -293,20 +293,15 @@ def test_a_connection_to_another_database_is_refused(
     postgres_app: rs.App, job: rs.JobHandle[Any, Any], server_dsn: str, schema: str
 ) -> None:
     """N-014: also where that database has the same tables in the same schema."""
-    other = f"other_{schema}"
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {}").format(sql.Identifier(other)))
-        try:
-            there = make_conninfo(server_dsn, dbname=other, options=f"-csearch_path={schema}")
-            with psycopg.connect(there, autocommit=True) as connection:
-                connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
-            copy = rs.PostgresDriver(there)
-            copy.install()
-            copy.close()
-            with psycopg.connect(there) as connection, pytest.raises(InvalidOption, match="another database"):
-                job.enqueue(1, tx=connection)
-        finally:
-            admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(other)))
+    with own_database(server_dsn) as other:
+        there = dsn_in(other, schema)
+        with psycopg.connect(there, autocommit=True) as connection:
+            connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
+        copy = rs.PostgresDriver(there)
+        copy.install()
+        copy.close()
+        with psycopg.connect(there) as connection, pytest.raises(InvalidOption, match="another database"):
+            job.enqueue(1, tx=connection)
     assert rows(postgres_app) == []
 
 

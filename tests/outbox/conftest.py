@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 import rowsweep as rs
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.queue.postgres.outbox.install import install_outbox
+from tests.places import own_database
 
 
 @pytest.fixture(autouse=True)
@@ -57,15 +55,11 @@ def app(request: pytest.FixtureRequest) -> rs.App:
 @pytest.fixture(scope="session")
 def shop_database(server_dsn: str) -> Iterator[str]:
     """Another database of the server, with an application's table and an outbox alone."""
-    name = f"shop_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        dsn = make_conninfo(server_dsn, dbname=name)
+    with own_database(server_dsn) as dsn:
         install_outbox(dsn)
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("create table orders (id bigint primary key)")
         yield dsn
-        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from contextvars import copy_context
 from typing import Any
@@ -22,6 +21,7 @@ from rowsweep.errors import (
 )
 from rowsweep.queue.postgres.outbox.install import install_outbox, outbox_sql, outbox_status
 from tests.outbox.conftest import queued, staged
+from tests.places import own_database
 
 
 def test_an_enqueue_by_way_of_the_outbox_is_staged_in_the_queue_s_own_database(
@@ -119,11 +119,8 @@ def test_a_database_without_an_outbox_takes_no_job(
 @pytest.fixture
 def plain_dsn(server_dsn: str) -> Iterator[str]:
     """A database of its own with nothing in it."""
-    name = f"plain_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        yield make_conninfo(server_dsn, dbname=name)
-        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    with own_database(server_dsn) as dsn:
+        yield dsn
 
 
 def test_a_copy_of_the_queue_s_database_takes_no_job_unless_it_is_named(

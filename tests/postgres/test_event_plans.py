@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from rowsweep.queue.postgres.install import install
+from tests.places import queue_schema
 from tests.postgres.explain import explain, statement
 
 Rows = psycopg.Connection[Any]
@@ -39,18 +38,13 @@ from runs
 @pytest.fixture(scope="module")
 def busy_schema(server_dsn: str) -> Iterator[str]:
     """A schema with events that came before every question, and waits that the statistics do not know."""
-    name = f"events_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        install(connection, name)
-        connection.execute(sql.SQL("set search_path = {}").format(sql.Identifier(name)))
+    with queue_schema(server_dsn) as (name, connection):
         for table in ("x_jobs", "x_job_steps", "x_job_events"):
             connection.execute(sql.SQL("alter table {} set (autovacuum_enabled = off)").format(sql.Identifier(table)))
         connection.execute("analyze x_jobs; analyze x_job_steps; analyze x_job_events")
         connection.execute(OLD_EVENTS, [EVENTS])
         connection.execute(WAITS, [RUNS])
         yield name
-        connection.execute("set client_min_messages = warning")
-        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -12,8 +11,8 @@ import pytest
 from psycopg import sql
 
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.postgres.install import install
 from rowsweep.queue.records import JobFilter
+from tests.places import queue_schema
 from tests.postgres.explain import explain, statement
 
 FINISHED = 40_000
@@ -34,10 +33,7 @@ def list_running(connection: Rows) -> None:
 @pytest.fixture(scope="module")
 def history(server_dsn: str) -> Iterator[str]:
     """A schema with many finished rows, a few dead letters among the oldest, and a few live rows."""
-    name = f"history_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        install(connection, name)
-        connection.execute(sql.SQL("set search_path = {}").format(sql.Identifier(name)))
+    with queue_schema(server_dsn) as (name, connection):
         connection.execute("alter table x_jobs set (autovacuum_enabled = off)")
         connection.execute(
             """insert into x_jobs (id, name, queue, state, input, idempotency_key, run_id, max_attempts, run_at,
@@ -53,8 +49,6 @@ def history(server_dsn: str) -> Iterator[str]:
         list_running(connection)
         connection.execute("vacuum analyze x_jobs")
         yield name
-        connection.execute("set client_min_messages = warning")
-        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
 
 
 @pytest.fixture

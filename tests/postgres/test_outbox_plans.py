@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +9,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from rowsweep.queue.postgres.install import install
 from rowsweep.queue.postgres.sql import Statement, load
+from tests.places import queue_schema
 from tests.postgres.explain import explain
 
 PUBLISHED, PENDING = 50_000, 300
@@ -32,17 +31,12 @@ def statement(name: str) -> Statement:
 @pytest.fixture(scope="module", params=["stale", "fresh"])
 def outbox_schema(server_dsn: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """A schema with many published rows and a few that wait, which the statistics know of or not."""
-    name = f"outbox_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        install(connection, name)
-        connection.execute(sql.SQL("set search_path = {}").format(sql.Identifier(name)))
+    with queue_schema(server_dsn) as (name, connection):
         connection.execute("alter table x_outbox set (autovacuum_enabled = off); analyze x_outbox")
         connection.execute(ROWS, {"rows": PUBLISHED, "each": PUBLISHED // PENDING})
         if request.param == "fresh":
             connection.execute("analyze x_outbox")
         yield name
-        connection.execute("set client_min_messages = warning")
-        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
 
 
 def test_a_claim_reads_what_is_pending_and_nothing_published(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,10 +10,10 @@ import pytest
 from psycopg import sql
 
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.postgres.install import install
 from rowsweep.queue.postgres.stores.settle import settle_values
 from rowsweep.queue.records import Claim, ClaimOptions, claim_of
 from rowsweep.queue.verdicts import Done, Settlement
+from tests.places import queue_schema
 from tests.postgres.explain import explain, prepared, run_plan, statement
 
 FINISHED = 100_000
@@ -41,10 +40,7 @@ def fill(
 @pytest.fixture(scope="module")
 def stale_schema(server_dsn: str) -> Iterator[str]:
     """A schema with 100,000 finished rows that the statistics know of, and live ones that they do not."""
-    name = f"stale_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        install(connection, name)
-        connection.execute(sql.SQL("set search_path = {}").format(sql.Identifier(name)))
+    with queue_schema(server_dsn) as (name, connection):
         connection.execute("alter table x_jobs set (autovacuum_enabled = off)")
         fill(connection, "done", FINISHED)
         connection.execute("vacuum analyze x_jobs")
@@ -54,8 +50,6 @@ def stale_schema(server_dsn: str) -> Iterator[str]:
         fill(connection, "ready", 5_000, name="undeclared", priority=9)
         fill(connection, "delayed", 5_000, later=True)
         yield name
-        connection.execute("set client_min_messages = warning")
-        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
@@ -12,12 +11,12 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from rowsweep.queue.counters import CounterBucket
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.testing.clock import FakeClock
+from tests.places import dsn_in, queue_schema
 from tests.queue.world import World
 
 INSTANTS: dict[LiteralString, list[LiteralString]] = {
@@ -111,19 +110,12 @@ class PostgresHands:
 @pytest.fixture(scope="session")
 def postgres_world(server_dsn: str) -> Iterator[World]:
     """One installed schema and one driver for the session; each test finds it empty."""
-    name = f"queue_{secrets.token_hex(6)}"
-    options = str(conninfo_to_dict(server_dsn).get("options") or "")
-    dsn = make_conninfo(server_dsn, options=f"{options} -csearch_path={name}".strip())
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
-        driver = PostgresDriver(dsn)
-        driver.install()
+    with queue_schema(server_dsn) as (name, connection):
+        driver = PostgresDriver(dsn_in(server_dsn, name))
         try:
             yield World(driver, PostgresHands(connection))
         finally:
             driver.close()
-            connection.execute("set client_min_messages = warning")
-            connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
 
 
 @pytest.fixture(params=["memory", "postgres"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 
 import psycopg
@@ -13,21 +12,16 @@ from rowsweep.app.connecting import connect
 from rowsweep.clock import real_monotonic
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.postgres.install import install
 from rowsweep.sweeps.batch import patience
+from tests import places
 from tests.sweeps.field import QUEUE_TABLES, Field
 
 
 @pytest.fixture(scope="session")
 def queue_schema(server_dsn: str) -> Iterator[str]:
     """A schema with the queue's tables, for the session."""
-    name = f"sweeps_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
-        install(server_dsn, name)
+    with places.queue_schema(server_dsn) as (name, _):
         yield name
-        connection.execute("set client_min_messages = warning")
-        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
 
 
 @pytest.fixture

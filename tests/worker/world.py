@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from rowsweep.jobs import ambient
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.queue.memory.driver import MemoryDriver
+from tests.places import dsn_in, queue_schema
 from tests.worker.shop import MemoryHands, PostgresHands, Shop, ShopEnqueuer
 
 TABLES = ("x_jobs", "x_job_steps", "x_job_events", "x_backfills", "x_job_workers", "x_job_counters", "x_job_leases")
@@ -22,18 +21,9 @@ TABLES = ("x_jobs", "x_job_steps", "x_job_events", "x_backfills", "x_job_workers
 @pytest.fixture(scope="session")
 def queue_dsn(server_dsn: str) -> Iterator[str]:
     """A schema with the queue's tables and one of an application's, for the session."""
-    from rowsweep.queue.postgres.install import install
-
-    name = f"worker_{secrets.token_hex(6)}"
-    options = str(conninfo_to_dict(server_dsn).get("options") or "")
-    dsn = make_conninfo(server_dsn, options=f"{options} -csearch_path={name}".strip())
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
-        install(dsn)
+    with queue_schema(server_dsn) as (name, connection):
         connection.execute("create table marks (id bigint generated always as identity primary key, mark text)")
-        yield dsn
-        connection.execute("set client_min_messages = warning")
-        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+        yield dsn_in(server_dsn, name)
 
 
 @pytest.fixture

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from rowsweep.queue.postgres.install import install
 from rowsweep.queue.postgres.outbox.install import install_outbox
 from tests.acceptance.harness import Process, Site, until
 from tests.acceptance.jobs import relaying
+from tests.places import own_database
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
@@ -42,15 +40,11 @@ create trigger finish before insert on x_jobs for each row execute function fini
 @pytest.fixture
 def shop_dsn(server_dsn: str) -> Iterator[str]:
     """The application's database: its orders, and an outbox alone."""
-    name = f"shop_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        dsn = make_conninfo(server_dsn, dbname=name)
+    with own_database(server_dsn) as dsn:
         install_outbox(dsn)
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("create table orders (id text primary key)")
         yield dsn
-        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 class Storm:

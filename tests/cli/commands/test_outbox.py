@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 import rowsweep as rs
 from tests.cli.command_line import CommandLine, wait_until, write_app
+from tests.places import own_database
 
 OUTBOX_JOB = """
 from __future__ import annotations
@@ -80,11 +78,8 @@ def test_dead_rows_are_retried_by_id_or_all(rowsweep: CommandLine, job: rs.JobHa
 @pytest.fixture
 def shop_dsn(server_dsn: str) -> Iterator[str]:
     """A database of its own with nothing in it."""
-    name = f"shop_{secrets.token_hex(6)}"
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        yield make_conninfo(server_dsn, dbname=name)
-        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    with own_database(server_dsn) as dsn:
+        yield dsn
 
 
 def test_an_outbox_alone_is_installed_printed_and_looked_for(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from psycopg_pool import ConnectionPool
 
 import rowsweep as rs
 from rowsweep.errors import InvalidDeclaration, UnknownSource
+from tests.places import own_database
 from tests.sweeps.field import Field
 
 FRAME = rs.Rows("items", columns=["id", "n"])
@@ -23,16 +21,11 @@ FRAME = rs.Rows("items", columns=["id", "n"])
 @pytest.fixture
 def other(server_dsn: str) -> Iterator[str]:
     """The DSN of another database, with a table of 10 rows, 1…10."""
-    name = f"rowsweep_source_{secrets.token_hex(4)}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-    dsn = make_conninfo(server_dsn, dbname=name, options="")
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("create table items (id int primary key, n int not null default 0)")
-        connection.execute("insert into items select generate_series(1, 10)")
-    yield dsn
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    with own_database(server_dsn) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("create table items (id int primary key, n int not null default 0)")
+            connection.execute("insert into items select generate_series(1, 10)")
+        yield dsn
 
 
 def counts(dsn: str) -> list[Any]:
