@@ -10,8 +10,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.records import ClaimOptions, ClaimPass, Job, claim_of
 from rowsweep.queue.verdicts import Done, Settlement
-from tests.postgres.explain import explain, statement
-from tests.postgres.test_plans import fill
+from tests.postgres.plans.explain import explain, statement
+from tests.postgres.plans.test_hot_statements import fill
 from tests.queue.world import ids_of, new_job
 
 Rows = psycopg.Connection[Any]

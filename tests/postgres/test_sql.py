@@ -15,7 +15,7 @@ from rowsweep.queue.postgres.install import install
 from rowsweep.queue.postgres.migrations import migrations
 from rowsweep.queue.postgres.sql import Statement, load, render
 from rowsweep.queue.records import Backfill, Job, Step
-from tests.postgres.explain import MODULES, STORES
+from tests.postgres.plans.explain import MODULES, STORES
 
 NAMED = {f"{module}.{name}": query for module in MODULES for name, query in load(module).items()}
 ALL = [pytest.param(query, id=name) for name, query in NAMED.items()]

@@ -14,7 +14,7 @@ from rowsweep.queue.postgres.stores.settle import settle_values
 from rowsweep.queue.records import Claim, ClaimOptions, claim_of
 from rowsweep.queue.verdicts import Done, Settlement
 from tests.places import queue_schema
-from tests.postgres.explain import explain, prepared, run_plan, statement
+from tests.postgres.plans.explain import explain, prepared, run_plan, statement
 
 FINISHED = 100_000
 KEY = {"x_jobs_pkey"}

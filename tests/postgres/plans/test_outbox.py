@@ -11,7 +11,7 @@ from psycopg import sql
 
 from rowsweep.queue.postgres.sql import Statement, load
 from tests.places import queue_schema
-from tests.postgres.explain import explain
+from tests.postgres.plans.explain import explain
 
 PUBLISHED, PENDING = 50_000, 300
 ROWS = """

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from tests.places import queue_schema
-from tests.postgres.explain import explain, statement
+from tests.postgres.plans.explain import explain, statement
 
 Rows = psycopg.Connection[Any]
 EVENTS, RUNS = 50_000, 5_000

@@ -11,8 +11,8 @@ import psycopg
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.records import ClaimOptions, ClaimPass, claim_of
 from rowsweep.queue.verdicts import Done, Settlement
-from tests.postgres.explain import explain, statement
-from tests.postgres.test_plans import claim_values, fill
+from tests.postgres.plans.explain import explain, statement
+from tests.postgres.plans.test_hot_statements import claim_values, fill
 from tests.queue.world import ids_of, new_job
 
 Rows = psycopg.Connection[Any]

@@ -13,7 +13,7 @@ from psycopg import sql
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.records import JobFilter
 from tests.places import queue_schema
-from tests.postgres.explain import explain, statement
+from tests.postgres.plans.explain import explain, statement
 
 FINISHED = 40_000
 PAGE_OF_100 = 300
