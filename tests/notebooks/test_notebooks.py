@@ -26,12 +26,14 @@ FACTS = {
         "hourly-retention", "retention → done",
     ],
     "04_a_fleet": [
-        r"'bob' is no address", r"done +┆ 200", r"exit codes: \[0, 0\]", "245 jobs of 245", "rowsweep worker",
-        "200,000 rows in 2 shards",
+        r"'bob' is no address", r"done +┆ 200", r"exit codes: \[0, 0\]", "246 jobs of 246", "rowsweep worker",
+        "200,000 rows in 2 shards", "200,000 rows computed in other processes",
     ],
     "05_when_things_go_wrong": [
         "X_SWEEP_FAILED", r"keys after \(29300\) up to \(30300\)", r"\(60000, 1, 1\)", "X_BACKFILL_APPLIED",
         "waiting for: lock timeout", "thirds: cancelled", "3 rows done, 0 left",
+        r"60000 rows; held by: \['stock_taking'\]", "waiting for: 1 open transaction that wrote to public.orders",
+        r"'rows': 1, 'proved': True", "complete: True · rows that match: 0",
     ],
 }  # fmt: skip
 MACHINE = re.compile(r"/(tmp|home|root|work|Users|var)/|site-packages/rowsweep")
