@@ -80,7 +80,7 @@ def test_jobs_steps_and_caps_work_through_a_transaction_pooler(app: rs.App) -> N
     many = [result.id for result in plain.enqueue_many(list(range(300)))]
     with rs.transaction():
         ids = [capped.enqueue(number).id for number in range(10)]
-    with pytest.raises(KeyboardInterrupt), rs.transaction():  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), rs.transaction():  # noqa: PT012 - a transaction that the raise ends
         gone = plain.enqueue(1).id
         raise KeyboardInterrupt
     until_done(app, [*many, *ids])

@@ -123,7 +123,7 @@ def test_an_ambient_transaction_is_joined_and_leaves_nothing_when_it_rolls_back(
     """N-015, N-014."""
     with rs.transaction():
         job.enqueue(1)
-    with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012 - a transaction that the raise ends
         job.enqueue(2)
         job.enqueue_many([3, 4])
         raise ZeroDivisionError
@@ -135,13 +135,13 @@ def test_a_nested_transaction_is_a_savepoint(app: rs.App, job: rs.JobHandle[Any,
     """N-015: the inner one undoes its own alone, the outer one undoes both."""
     with rs.transaction():
         job.enqueue(1)
-        with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012 - a transaction that the raise ends
             job.enqueue(2)
             raise ZeroDivisionError
         with rs.transaction():
             job.enqueue(3)
     assert rows(app) == [1, 3]
-    with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012 - a transaction that the raise ends
         with rs.transaction():
             job.enqueue(4)
         raise ZeroDivisionError
@@ -150,7 +150,7 @@ def test_a_nested_transaction_is_a_savepoint(app: rs.App, job: rs.JobHandle[Any,
 
 def test_a_transaction_is_ambient_for_its_own_thread_only(postgres_app: rs.App, job: rs.JobHandle[Any, Any]) -> None:
     """N-015: a context variable, so another thread's enqueue commits by itself."""
-    with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012 - a transaction that the raise ends
         job.enqueue(1)
         other = threading.Thread(target=job.enqueue, args=(2,))
         other.start()
@@ -199,7 +199,7 @@ def test_a_caller_s_rollback_undoes_it(
     postgres_app: rs.App, job: rs.JobHandle[Any, Any], caller: psycopg.Connection[Any]
 ) -> None:
     """N-014."""
-    with pytest.raises(ZeroDivisionError), caller.transaction():  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), caller.transaction():  # noqa: PT012 - a transaction that the raise ends
         job.enqueue(1, tx=caller, key="k")
         raise ZeroDivisionError
     assert rows(postgres_app) == []
@@ -212,7 +212,7 @@ def test_a_savepoint_s_rollback_undoes_it_alone(
     """N-014."""
     with caller.transaction():
         job.enqueue(1, tx=caller)
-        with pytest.raises(ZeroDivisionError), caller.transaction():  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), caller.transaction():  # noqa: PT012 - a transaction that the raise ends
             job.enqueue(2, tx=caller)
             raise ZeroDivisionError
         job.enqueue(3, tx=caller)
@@ -239,7 +239,7 @@ def test_a_given_connection_goes_before_the_ambient_transaction(
     postgres_app: rs.App, job: rs.JobHandle[Any, Any], caller: psycopg.Connection[Any]
 ) -> None:
     """N-014, N-015."""
-    with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012 - a transaction that the raise ends
         with caller.transaction():
             job.enqueue(1, tx=caller)
         raise ZeroDivisionError

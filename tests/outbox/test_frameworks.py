@@ -186,7 +186,7 @@ def test_neither_is_there_after_a_rollback(
     library: Library, queue_app: rs.App, job: rs.JobHandle[Any, Any], dsn: str
 ) -> None:
     """N-014."""
-    with pytest.raises(ZeroDivisionError), library.atomic():  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), library.atomic():  # noqa: PT012 - a transaction that the raise ends
         library.insert(1)
         job.enqueue(1, tx=library.tx)
         raise ZeroDivisionError
@@ -199,7 +199,7 @@ def test_a_savepoint_that_rolls_back_takes_its_job_along(
     """N-014: the library's own savepoint; what is around it commits."""
     with library.atomic():
         job.enqueue(1, tx=library.tx)
-        with pytest.raises(ZeroDivisionError), library.savepoint():  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), library.savepoint():  # noqa: PT012 - a transaction that the raise ends
             library.insert(2)
             job.enqueue(2, tx=library.tx)
             raise ZeroDivisionError
@@ -215,12 +215,12 @@ def test_a_job_is_staged_with_its_order_in_another_database(
     with elsewhere.atomic():
         elsewhere.insert(1)
         answer = job.enqueue(1, tx=elsewhere.tx, key="k")
-        with pytest.raises(ZeroDivisionError), elsewhere.savepoint():  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), elsewhere.savepoint():  # noqa: PT012 - a transaction that the raise ends
             job.enqueue(2, tx=elsewhere.tx)
             raise ZeroDivisionError
         assert staged(shop_dsn) == []
     assert (answer.state, answer.deduplicated) == ("staged", False)
-    with pytest.raises(ZeroDivisionError), elsewhere.atomic():  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), elsewhere.atomic():  # noqa: PT012 - a transaction that the raise ends
         elsewhere.insert(3)
         job.enqueue(3, tx=elsewhere.tx)
         raise ZeroDivisionError
@@ -235,13 +235,13 @@ def test_a_library_s_own_transaction_can_be_ambient(
         assert tx is library.tx
         library.insert(1)
         job.enqueue(1)
-        with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), rs.transaction():  # noqa: PT012 - a transaction that the raise ends
             library.insert(2)
             job.enqueue(2)
             raise ZeroDivisionError
         assert queued(queue_app) == []
     assert (orders(dsn), queued(queue_app)) == ([1], [1])
-    with pytest.raises(ZeroDivisionError), rs.transaction(library.tx):  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), rs.transaction(library.tx):  # noqa: PT012 - a transaction that the raise ends
         library.insert(3)
         job.enqueue(3)
         raise ZeroDivisionError

@@ -50,7 +50,7 @@ def test_an_exception_undoes_every_store_s_writes(world: World) -> None:
     job, other = world.sweep(), world.running()
     before = (world.job(job.id), world.job(other.id), world.row(job.run_id), world.jobs.stats())
     new_run = fresh_id()
-    with pytest.raises(KeyboardInterrupt), world.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), world.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         stores = tx.stores
         assert stores.ledger
         assert stores.workers
@@ -135,7 +135,7 @@ def test_a_memory_transaction_inside_another_is_a_savepoint(memory: MemoryDriver
     first, second = new_job(), new_job()
     with memory.transaction() as outer:
         outer.stores.jobs.enqueue([first])
-        with pytest.raises(ZeroDivisionError), memory.transaction() as inner:  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), memory.transaction() as inner:  # noqa: PT012 - a transaction that the raise ends
             inner.stores.jobs.enqueue([second])
             raise ZeroDivisionError
     inspection = memory.stores().inspection

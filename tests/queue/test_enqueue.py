@@ -183,7 +183,7 @@ def test_a_payload_kept_is_nobody_else_s_object(world: World) -> None:
 def test_a_rolled_back_transaction_leaves_no_job(world: World) -> None:
     """N-014: the job exists from the commit on, and never if it rolls back."""
     job_id = fresh_id()
-    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         world.joined(tx).enqueue([new_job(id=job_id, idempotency_key="k")])
         assert tx.stores.inspection is not None
         assert tx.stores.inspection.get(job_id) is not None

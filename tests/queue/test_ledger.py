@@ -130,7 +130,7 @@ def test_a_close_that_is_rolled_back_left_nothing(world: World) -> None:
     """N-060: it is the last statement of the batch's transaction."""
     job = world.sweep()
     before = world.row(job.run_id)
-    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         assert tx.stores.ledger is not None
         assert tx.stores.ledger.progress(batch_close(job)).held is True
         raise ZeroDivisionError

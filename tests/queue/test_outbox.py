@@ -70,7 +70,7 @@ def test_staging_is_all_or_nothing(world: World) -> None:
 
 def test_a_transaction_that_rolls_back_stages_nothing(world: World) -> None:
     """S-356: the row is its caller's transaction's."""
-    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         assert tx.stores.outbox is not None
         tx.stores.outbox.stage([new_job("mail")])
         raise ZeroDivisionError

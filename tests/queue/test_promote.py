@@ -102,7 +102,7 @@ def test_a_set_in_a_state_that_does_not_wait_for_its_time_is_refused(world: Worl
 def test_promoting_joins_a_transaction(world: World) -> None:
     """S-057."""
     job_id = world.enqueue(delay_seconds=60)
-    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         assert tx.stores.steering is not None
         assert tx.stores.steering.promote_many(JobSet()).affected == 1
         raise ZeroDivisionError

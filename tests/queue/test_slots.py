@@ -202,7 +202,7 @@ def test_expired_slots_asked_for_at_once_go_to_one_each(world: World) -> None:
 
 def test_a_transaction_that_rolls_back_gives_its_slot_back(world: World) -> None:
     """S-057: slots are part of the unit of work."""
-    with pytest.raises(KeyboardInterrupt), world.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), world.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         assert tx.stores.slots is not None
         assert tx.stores.slots.acquire(KEY, limit=1, ttl_seconds=30, claim=some_claim()) is not None
         raise KeyboardInterrupt

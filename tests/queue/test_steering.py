@@ -210,7 +210,7 @@ def test_a_job_that_may_not_be_requeued_keeps_its_steps(world: World) -> None:
 def test_steering_joins_a_transaction(world: World) -> None:
     """S-057."""
     job_id = world.enqueue()
-    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         assert tx.stores.steering is not None
         assert tx.stores.steering.cancel(job_id) is not None
         raise ZeroDivisionError

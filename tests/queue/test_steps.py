@@ -139,7 +139,7 @@ def test_a_guard_says_whether_the_claim_stands(world: World) -> None:
 def test_a_step_joins_a_transaction(world: World) -> None:
     """N-046: the record commits with the work, or not at all."""
     job = world.running()
-    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), world.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         tx.stores.steps.put(step_put(job, "lost"), claim_of(job))
         raise ZeroDivisionError
     with world.driver.transaction() as tx:

@@ -172,7 +172,7 @@ def _socket_folder(programs: Programs) -> Path:
         return data
     name = f"rowsweep-{hashlib.sha256(os.fsencode(data)).hexdigest()[:16]}"
     sockets = Path(tempfile.gettempdir()) / name
-    with contextlib.suppress(FileExistsError):
+    with contextlib.suppress(FileExistsError):  # an earlier start made it; what it is is looked at below
         sockets.mkdir(mode=0o700)
         programs.give(sockets)
     found = sockets.lstat()

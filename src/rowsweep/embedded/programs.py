@@ -101,7 +101,7 @@ class Programs:
     def can_reach_home(self) -> bool:
         """Say whether the account reaches both the home folder and the programs."""
         command = ["sh", "-c", 'cd "$1" && test -x "$2"', "sh", str(self.home), str(self.folder / "postgres")]
-        with tempfile.TemporaryFile("w+") as output, contextlib.suppress(FileNotFoundError):
+        with tempfile.TemporaryFile("w+") as output, contextlib.suppress(FileNotFoundError):  # nothing changes accounts
             return self.call(command, output) == 0
         return False
 
@@ -140,11 +140,11 @@ def find_programs(home: Path) -> Programs:
 def _stand_in(data: Path) -> pwd.struct_passwd:
     """Choose the account that runs the server in root's stead: the data's owner where there is one."""
     owner = data.stat().st_uid if data.exists() else 0
-    with contextlib.suppress(KeyError):
+    with contextlib.suppress(KeyError):  # an owner without an account
         if owner != 0:
             return pwd.getpwuid(owner)
     for name in STAND_INS:
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(KeyError):  # not on this system
             return pwd.getpwnam(name)
     cause = f"Postgres never runs as root, and this system has none of the accounts {', '.join(STAND_INS)}."
     raise EmbeddedUnavailable(cause, "useradd --system postgres")

@@ -80,5 +80,5 @@ class cancel_on_abort:  # noqa: N801 - reads as the verb it is in a `with`
 
     def _cut_off(self) -> None:
         """Shut the socket down below the library, which must not be closed under a thread that is waiting in it."""
-        with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as same:
+        with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as same:  # or it has ended
             same.shutdown(socket.SHUT_RDWR)

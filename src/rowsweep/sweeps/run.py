@@ -105,7 +105,7 @@ class Run:
     def _ipython_display_(self) -> None:
         self._app.show(self)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's
         return self._app.bundle(self.snapshot())
 
     def snapshot(self) -> Snapshot:

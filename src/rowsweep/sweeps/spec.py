@@ -203,13 +203,13 @@ def _const(const: Any) -> str:
 def _check_handler(handler: object) -> None:
     if not callable(handler):
         raise refused("handler", "a function of a batch", handler, "def handle(batch): … under @rs.backfill(…)")
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004 - callable() does not tell
         raise refused("handler", "a plain function", "an async one", "declare it with def")
 
 
 def _check_assignments(assignments: object) -> None:
-    ok = isinstance(assignments, Mapping) and assignments
-    if not ok or not all(_is_text(column) and _is_text(text) for column, text in assignments.items()):  # type: ignore[attr-defined]
+    texts = assignments if isinstance(assignments, Mapping) else {}
+    if not texts or not all(_is_text(column) and _is_text(text) for column, text in texts.items()):
         raise refused("set", "columns with their SQL expressions", assignments, 'set={"total": "price * qty"}')
 
 

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TextIO
+from typing import Any, TextIO
 
 from rowsweep.options import format_duration, one_of
 from rowsweep.telemetry.events import LOGGER_NAME
@@ -54,9 +54,9 @@ class LineFormatter(RedactingFormatter):
         at = _logged_at(record).strftime("%H:%M:%S")
         return " ".join([at, record.levelname.lower(), _printable(record.getMessage()), *pairs])
 
-    def formatException(self, exc_info: object) -> str:  # noqa: N802 - logging's own name
+    def formatException(self, exc_info: Any) -> str:  # noqa: N802 - logging's own name
         """Answer the traceback, its control characters escaped."""
-        text = super().formatException(exc_info)  # type: ignore[arg-type]
+        text = super().formatException(exc_info)
         return "\n".join(_printable(line) for line in text.splitlines())
 
 

@@ -143,7 +143,7 @@ class _Stream(httpcore.NetworkStream):
 def _shut(sock: socket.socket | None) -> None:
     """End a connection under its reader: closing its descriptor would not wake one."""
     if sock is not None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has ended already
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 

@@ -127,7 +127,7 @@ class WorkerOptions:
     def concurrency_of(self, queue: str) -> int:
         """Answer how many runs of this queue there are at once; the table is read by key alone."""
         if isinstance(self.concurrency, Mapping):
-            return self.concurrency[queue] if queue in self.concurrency else DEFAULT_CONCURRENCY  # noqa: SIM401
+            return self.concurrency[queue] if queue in self.concurrency else DEFAULT_CONCURRENCY  # noqa: SIM401 - `get` need not say what the key alone does
         return self.concurrency
 
     def _check_queues(self) -> None:

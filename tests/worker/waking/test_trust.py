@@ -41,7 +41,7 @@ def test_a_job_starts_when_its_transaction_commits(postgres: Shop) -> None:
     def work(ctx: Ctx) -> None: ...
 
     worker = awake(postgres, **SLEEPY)
-    with pytest.raises(KeyboardInterrupt), postgres.driver.transaction() as tx:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), postgres.driver.transaction() as tx:  # noqa: PT012 - a transaction that the raise ends
         work.enqueue(tx=tx.connection)
         raise KeyboardInterrupt
     with postgres.driver.transaction() as tx:

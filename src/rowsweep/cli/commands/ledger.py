@@ -160,7 +160,7 @@ class _Documents(LineDisplay):
         super().__init__(output.say)
         self._output = output
 
-    def show(self, snapshot: Snapshot, note: str | None = None) -> None:  # noqa: ARG002
+    def show(self, snapshot: Snapshot, note: str | None = None) -> None:  # noqa: ARG002 - a document has no room for it
         """Write the snapshot."""
         self._output.document(snapshot.as_json())
 

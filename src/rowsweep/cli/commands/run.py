@@ -137,7 +137,7 @@ class _Shift:
 def _take_up(session: Session, run: Run, sweep: Sweep[Any], *, is_steered: bool) -> None:
     """Go on with a run that is live already, resumed if it was paused, and say so."""
     was = run.snapshot()
-    with suppress(SweepNotLive):
+    with suppress(SweepNotLive):  # it has ended meanwhile, which is shown
         # Also one that was asked to pause and whose worker then died: the next would only park it.
         run.resume("rowsweep run")
     session.output.say(f"Going on with run {was.run_id}: {was.words}, {values.number(was.rows)} rows done.")

@@ -68,7 +68,7 @@ class MemoryDriver:
         return self._stores
 
     @contextmanager
-    def transaction(self, *, settings: Mapping[str, str] | None = None) -> Iterator[Transaction]:  # noqa: ARG002
+    def transaction(self, *, settings: Mapping[str, str] | None = None) -> Iterator[Transaction]:  # noqa: ARG002 - the contract's
         """Hold the lock for the block; on any exception every row is as it was before.
 
         `settings` have nobody to read them here.
@@ -95,7 +95,7 @@ class MemoryDriver:
             meta={"driver": self.name, "feature": "join"},
         )
 
-    def outbox_over(self, tx: Any, *, known: Any = None, is_asked: bool = False) -> OutboxStore | None:  # noqa: ARG002
+    def outbox_over(self, tx: Any, *, known: Any = None, is_asked: bool = False) -> OutboxStore | None:  # noqa: ARG002 - the contract's
         """Answer the outbox of this driver's own open transaction where it is asked for."""
         return self.join(tx).outbox if is_asked else None
 

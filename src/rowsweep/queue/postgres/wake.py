@@ -75,7 +75,7 @@ class PostgresWake:
             except (psycopg.Error, ValueError, OSError) as error:
                 raise unreachable(self._place, error) from error
             selector.select(None if seconds is None else max(seconds, 0.0))
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(BlockingIOError):  # nobody rang: something came, or the time is over
             self._bell.recv(4096)
 
     def _read(self) -> None:

@@ -21,10 +21,13 @@ class BatchSize:
     """
 
     def __init__(self, start: int, *, adapt: bool) -> None:
-        self.rows = start
         self.may_grow = True
-        self._start = start
         self._adapt = adapt
+        self._begin(start)
+
+    def _begin(self, start: int) -> None:
+        self.rows = start
+        self._start = start
         self._least = min(LEAST_ROWS, start)
         self._most = max(MOST_ROWS, start)
         self._smoothed_ms: float | None = None
@@ -65,9 +68,7 @@ class BatchSize:
 
     def restart_at(self, rows: int) -> None:
         """Begin anew at another size, as an operator asked."""
-        may_grow = self.may_grow
-        self.__init__(rows, adapt=self._adapt)  # type: ignore[misc]
-        self.may_grow = may_grow
+        self._begin(rows)
 
 
 def _two_digits(size: float) -> int:

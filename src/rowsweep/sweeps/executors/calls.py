@@ -119,7 +119,7 @@ def calling(sweep: RowSweep[Any], table: Table, value: Any, signal: RunSignal | 
     """Send the pages of one pass to the declared executor; what is still computed behind the block is given up."""
     spec = sweep.spec
     assert spec.executor is not None  # noqa: S101 - both were asked before
-    assert spec.handler is not None  # noqa: S101
+    assert spec.handler is not None  # noqa: S101 - likewise
     order = Order(
         name=sweep.name,
         handler=sendable(sweep.name, spec.handler),

@@ -119,5 +119,5 @@ class Lane:
 def blameless(error: Raised) -> Raised:
     """Mark an error of the executor itself: another attempt may find it mended, and no row is to blame for it."""
     with suppress(AttributeError):  # a class with slots takes no mark
-        error.retry = "retry-after"  # type: ignore[attr-defined]
+        error.retry = "retry-after"  # type: ignore[attr-defined]  # any error may carry it
     return error

@@ -30,13 +30,13 @@ def kill(executor: Executor) -> None:
         return
     processes = _processes(pool)
     for process in processes:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):  # it is gone already
             process.kill()
     for process in processes:
-        with suppress(OSError, ValueError, AssertionError):
+        with suppress(OSError, ValueError, AssertionError):  # it is gone, or a forked parent's
             process.join(_JOIN_SECONDS)
     for queue, end in (("_result_queue", "_writer"), ("_call_queue", "_reader")):
-        with suppress(OSError, AttributeError):
+        with suppress(OSError, AttributeError):  # closed already, or a pool that is built otherwise
             getattr(getattr(pool, queue), end).close()
 
 

@@ -39,7 +39,7 @@ class Export(TableSweep[In]):
 
     spec: ExportSpec
 
-    def preview(self, n: int = 10, value: In | None = None, *, allow_effects: bool = False) -> pl.DataFrame:  # noqa: ARG002
+    def preview(self, n: int = 10, value: In | None = None, *, allow_effects: bool = False) -> pl.DataFrame:  # noqa: ARG002 - as any sweep's
         """Answer the first n matching rows as they would be exported; writes no object, job or ledger row."""
         from rowsweep.sweeps.export.preview import preview
 

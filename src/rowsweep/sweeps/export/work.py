@@ -6,7 +6,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import StepPut
@@ -107,7 +107,8 @@ class PartWork:
         try:
             file = CountedFile(draft.file)
             with self.reader.batches(at.cursor, to) as batches:
-                rows = self.format.write(self._heeding(batches), self.reader.schema.arrow, file)  # type: ignore[arg-type]
+                sink = cast("BinaryIO", file)  # of which a format only writes and tells
+                rows = self.format.write(self._heeding(batches), self.reader.schema.arrow, sink)
             if rows:
                 draft.seal()
         except BaseException:

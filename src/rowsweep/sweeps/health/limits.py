@@ -103,12 +103,12 @@ def _limits_in(given: Mapping[Any, Any], unit: Unit, option: str) -> Limits:
         raise invalid_option(option, expected, dict(given), '{"slow": "5s", "hold": "10s"}')
     if not all(isinstance(name, str) for name in ignored):
         raise invalid_option(f"{option}.ignore", "a list of names", ignored, '["delayed"]')
-    parsed = {
-        name: None if given.get(name) is None else unit.parse(given[name], option=f"{option}.{name}")
+    slow, hold = (
+        None if given.get(name) is None else unit.parse(given[name], option=f"{option}.{name}")
         for name in ("slow", "hold")
-    }
-    if parsed["slow"] is None and parsed["hold"] is None:
+    )
+    if slow is None and hold is None:
         raise invalid_option(option, expected, dict(given), '{"slow": "5s", "hold": "10s"}')
-    if None not in parsed.values() and parsed["slow"] > parsed["hold"]:  # type: ignore[operator]
+    if slow is not None and hold is not None and slow > hold:
         raise invalid_option(option, "slow at or below hold", dict(given), '{"slow": "5s", "hold": "10s"}')
-    return Limits(slow=parsed["slow"], hold=parsed["hold"], ignore=tuple(ignored))
+    return Limits(slow=slow, hold=hold, ignore=tuple(ignored))

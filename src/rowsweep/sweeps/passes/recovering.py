@@ -131,4 +131,4 @@ def declare_terminal(error: Exception) -> None:
     behind = database_error(error)
     wrong = behind is not None and (behind.sqlstate or "").startswith("42")
     if wrong and not isinstance(error, RowsweepError):
-        error.retry = "terminal"  # type: ignore[attr-defined]
+        error.retry = "terminal"  # type: ignore[attr-defined]  # any error may carry it

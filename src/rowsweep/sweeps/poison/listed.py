@@ -25,7 +25,7 @@ class ListedStatements(Statements):
 
     __slots__ = ()
 
-    def _between(self, *, started: bool, alias: str | None = None) -> list[sql.Composable]:  # noqa: ARG002
+    def _between(self, *, started: bool, alias: str | None = None) -> list[sql.Composable]:  # noqa: ARG002 - a list has no start
         names = [sql.Identifier(f"rs_k{at}") for at in range(len(self.table.key))]
         form = "pg_catalog.unnest({}::pg_catalog.text[])"
         lists = [sql.SQL(form).format(sql.Placeholder(f"rs_k{at}")) for at in range(len(names))]

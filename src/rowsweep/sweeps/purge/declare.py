@@ -102,7 +102,7 @@ class Purge(Sweep[None]):
         }  # fmt: skip
         return launch(self, value, launch_options(self, given))
 
-    def preview(self, n: int = 10, value: None = None, *, allow_effects: bool = False) -> pl.DataFrame:  # noqa: ARG002
+    def preview(self, n: int = 10, value: None = None, *, allow_effects: bool = False) -> pl.DataFrame:  # noqa: ARG002 - as any sweep's
         """Answer, target by target, how many rows would go now and how old they are; deletes nothing.
 
         Beside the counts: the share of its table, the instants of the oldest and newest, the cutoff, what the rows are
@@ -136,7 +136,7 @@ class Purge(Sweep[None]):
         parts = {"kind": self.kind, "targets": code_of(self.spec.targets)}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:  # noqa: ARG002
+    def _run_pass(self, ctx: RunCtx, value: Any = None) -> dict[str, Any]:  # noqa: ARG002 - a purge has no input
         from rowsweep.sweeps.purge.passes import PurgePass
 
         return PurgePass(self, ctx).run()

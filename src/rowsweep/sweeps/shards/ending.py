@@ -56,5 +56,5 @@ def _unfinished(left: Sequence[ShardJob], ctx: RunCtx) -> SweepFailed:
         fix=f"run.resume() takes every unfinished shard up again (rowsweep sweeps resume {ctx.run_id})",
         meta={"run_id": str(ctx.run_id)},
     )
-    error.retry = "terminal"  # type: ignore[misc]
+    error.retry = "terminal"  # type: ignore[misc]  # this one's alone, not its class's
     return error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowsweep.queue.holds import Pause, check_pair
 from rowsweep.queue.postgres.sql import load
@@ -39,6 +39,6 @@ class PostgresPauses:
         return [_pause(row) for row in self._session.rows(_SQL["list"], {})]
 
 
-def _pause(row: tuple[object, ...]) -> Pause:
+def _pause(row: tuple[Any, ...]) -> Pause:
     queue, name, paused_at, paused_by, reason = row
-    return Pause(queue=queue, name=name, paused_at=paused_at, paused_by=paused_by, reason=reason)  # type: ignore[arg-type]
+    return Pause(queue=queue, name=name, paused_at=paused_at, paused_by=paused_by, reason=reason)
