@@ -16,7 +16,7 @@ import psycopg
 import rowsweep as rs
 from benchmarks.loops import delete_address_loop, delete_loop, delete_range_loop
 from benchmarks.measure import Figure, interleave
-from benchmarks.tables import ROUNDS, ROWS, app, dsn, make_events
+from benchmarks.tables import ROUNDS, ROWS, dsn, make_events, worked
 
 Loop = Callable[[str, str, int], int]
 
@@ -71,12 +71,7 @@ def _timed(loop: Loop, batch_rows: int) -> float:
 def _purged(purge: rs.Purge) -> float:
     """Purge through a worker, and answer how many seconds it took."""
     run = purge.launch()
-    worker = app().worker(drain_on_shutdown=False)
-    gc.collect()
-    began = time.perf_counter()
-    worker.tick()
-    seconds = time.perf_counter() - began
-    worker.stop()
+    seconds = worked()
     assert run.wait("10s")["total"] == _EXPIRED
     return seconds
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +10,7 @@ import psycopg
 
 import rowsweep as rs
 from benchmarks.measure import Figure, interleave, seconds
-from benchmarks.tables import ROUNDS, ROWS, app, dsn, make_orders
+from benchmarks.tables import ROUNDS, ROWS, dsn, make_orders, worked
 from rowsweep.sweeps.handle import Sweep
 from rowsweep.sweeps.health.question import ask
 
@@ -55,12 +53,7 @@ def _swept(sweep: Sweep[Any]) -> float:
     with psycopg.connect(dsn(), autocommit=True) as connection:
         connection.execute("alter table ours set (autovacuum_enabled = off)")
     run = sweep.launch(force=True)
-    worker = app().worker(drain_on_shutdown=False)
-    gc.collect()
-    began = time.perf_counter()
-    worker.tick()
-    taken = time.perf_counter() - began
-    worker.stop()
+    taken = worked()
     snapshot = run.snapshot()
     assert (snapshot.status, snapshot.rows) == ("done", _GOVERNED_ROWS), snapshot
     did = snapshot.options.get("governor", {})

@@ -17,7 +17,7 @@ import psycopg
 import rowsweep as rs
 from benchmarks.loops import bands, cursor_table_loop, frame_loop, set_loop, split_set_loop
 from benchmarks.measure import Figure, interleave
-from benchmarks.tables import ROUNDS, ROWS, app, dsn, make_orders
+from benchmarks.tables import ROUNDS, ROWS, app, dsn, make_orders, worked
 from rowsweep.sweeps.handle import Sweep
 
 _MEMORY_BAR_MB = 250.0
@@ -73,12 +73,7 @@ def _rate(name: str, sweep: Sweep[Any], loop: Callable[[str], int], bar: float) 
 def swept(sweep: Sweep[Any], rows: int = ROWS) -> float:
     """Sweep a whole table of so many rows through a worker, and answer rows a second."""
     run = sweep.launch(force=True)
-    worker = app().worker(drain_on_shutdown=False)
-    gc.collect()
-    began = time.perf_counter()
-    worker.tick()
-    seconds = time.perf_counter() - began
-    worker.stop()
+    seconds = worked()
     snapshot = run.snapshot()
     assert (snapshot.status, snapshot.rows) == ("done", rows), snapshot
     return rows / seconds

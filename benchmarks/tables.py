@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -75,3 +77,14 @@ def make_events(name: str, rows: int = ROWS) -> None:
         connection.execute(f"create index on {name} (created_at)")
         connection.execute(f"vacuum (analyze) {name}")
         connection.execute("checkpoint")
+
+
+def worked() -> float:
+    """Work the one job there is, a run's, by one tick of a worker; answer how many seconds that took."""
+    worker = app().worker(drain_on_shutdown=False)
+    gc.collect()
+    began = time.perf_counter()
+    worker.tick()
+    seconds = time.perf_counter() - began
+    worker.stop()
+    return seconds

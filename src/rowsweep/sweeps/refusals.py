@@ -1,11 +1,11 @@
-"""What sweeps refuse: an option that a declaration cannot have, a declaration that changed under a run."""
+"""What sweeps refuse: an option that no declaration can have, one that changed under a run, a checkpoint of nobody."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rowsweep.errors import ChangedSinceApplied, InvalidDeclaration
+from rowsweep.errors import ChangedSinceApplied, InvalidCheckpoint, InvalidDeclaration
 
 _IMPERSONAL: Final = frozenset({"infinity", "-infinity", "nan", "24:00:00"})
 
@@ -35,3 +35,12 @@ def refuse_changed(what: str, *, began: Mapping[str, Any], now: Mapping[str, Any
             fix="restore the declaration to let the run finish, or cancel the run and launch anew",
             meta={**meta, "changed": changed},
         )
+
+
+def foreign_checkpoint(step_name: str, value: object, *, of: str) -> InvalidCheckpoint:
+    """Make the refusal of a stored position that none of our passes stored; `of` names their kind."""
+    return InvalidCheckpoint(
+        f"The checkpoint {step_name!r} holds {value!r:.200}, which no {of} stored.",
+        fix="rowsweep jobs show <id> --steps",
+        meta={"step": step_name},
+    )

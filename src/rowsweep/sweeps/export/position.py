@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.errors import InvalidCheckpoint
 from rowsweep.sweeps.passes.position import PAGES_STEP, Plan, Position, as_checkpoint
+from rowsweep.sweeps.refusals import foreign_checkpoint
 from rowsweep.sweeps.shards.totals import summed
 
 if TYPE_CHECKING:
@@ -48,11 +48,7 @@ def as_position(value: Json, step_name: str = PAGES_STEP) -> ExportPosition:
     at = as_checkpoint(value, step_name)
     size: Any = 0 if value is None else value.get("bytes")
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise InvalidCheckpoint(
-            f"The checkpoint {step_name!r} holds {value!r:.200}, which no export stored.",
-            fix="rowsweep jobs show <id> --steps",
-            meta={"step": step_name},
-        )
+        raise foreign_checkpoint(step_name, value, of="export")
     return _widened(at, size=size)
 
 

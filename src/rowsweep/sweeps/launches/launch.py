@@ -19,7 +19,7 @@ from rowsweep.sweeps.spec import MOST_BATCH_ROWS, OnError, check_rejecting
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import LedgerStore
-    from rowsweep.queue.records import Backfill, EnqueueResult, NewJob
+    from rowsweep.queue.records import Backfill, EnqueueResult, Job, NewJob
     from rowsweep.sweeps.handle import Sweep
 
 
@@ -190,23 +190,24 @@ def _enqueue(app: Host, sweep: Sweep[Any], request: NewJob, options: LaunchOptio
         result: EnqueueResult = opened.stores.jobs.enqueue([keyed])[0]
         ledger = opened.stores.ledger
         if not result.deduplicated and ledger is not None:
-            ledger.start(_new_row(app, sweep, keyed, options))
+            ledger.start(new_row(sweep, keyed, options.as_json()))
     if result.deduplicated:
         return Run(app, result.run_id, sweep.name, attached=True, note=f"{sweep.name!r} was launched a moment ago.")
     return Run(app, result.run_id, sweep.name)
 
 
-def _new_row(app: Host, sweep: Sweep[Any], request: NewJob, options: LaunchOptions) -> NewBackfill:
+def new_row(sweep: Sweep[Any], job: NewJob | Job, options: Any) -> NewBackfill:
+    """Answer what a run's ledger row begins with, whoever starts it: its launch, or its pass."""
     return NewBackfill(
-        run_id=request.run_id,
+        run_id=job.run_id,
         name=sweep.name,
         kind=sweep.sweep_kind,
         checksum=sweep.checksum,
         environment=gate.environment(),
-        app_version=app.app_version,
-        input=request.input,
-        options=sweep.noted(options.as_json()),
-        launched_by=request.enqueued_by,
+        app_version=host().app_version,
+        input=job.input,
+        options=sweep.noted(options),
+        launched_by=job.enqueued_by,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.errors import InvalidCheckpoint
+from rowsweep.sweeps.refusals import foreign_checkpoint
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json
@@ -112,11 +112,7 @@ def as_checkpoint(value: Json, step_name: str) -> Position:
             **_range_of(value, ended=cursor is None and plan is None),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidCheckpoint(
-            f"The checkpoint {step_name!r} holds {value!r:.200}, which no pass stored.",
-            fix="rowsweep jobs show <id> --steps",
-            meta={"step": step_name},
-        ) from error
+        raise foreign_checkpoint(step_name, value, of="pass") from error
 
 
 def _range_of(value: Any, *, ended: bool) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from rowsweep.errors import (
 from rowsweep.queue.records import NewBackfill
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.sizing import BatchSize
-from rowsweep.sweeps.launches import gate
+from rowsweep.sweeps.launches.launch import new_row
 from rowsweep.sweeps.passes.pacing import NO_RATE, Pacer
 from rowsweep.sweeps.passes.progress import Progress
-from rowsweep.sweeps.run import host
 from rowsweep.telemetry.events import emit, is_logged
 from rowsweep.telemetry.instruments import record_batch
 
@@ -86,18 +85,7 @@ class SteeredPass(ABC):
         """Read a position back as it is stored, None where none is."""
 
     def _new_row(self, known: Backfill | None) -> NewBackfill:
-        sweep, ctx = self._sweep, self._ctx
-        return NewBackfill(
-            run_id=ctx.run_id,
-            name=sweep.name,
-            kind=sweep.sweep_kind,
-            checksum=sweep.checksum,
-            environment=gate.environment(),
-            app_version=host().app_version,
-            input=ctx.record.input,
-            options=sweep.noted(None if known is None else known.options),
-            launched_by=ctx.record.enqueued_by,
-        )
+        return new_row(self._sweep, self._ctx.record, None if known is None else known.options)
 
     def _committed(self, done: Done, rows: int, milliseconds: float) -> None:
         self._waiting_for = None

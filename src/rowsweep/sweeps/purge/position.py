@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.errors import InvalidCheckpoint
+from rowsweep.sweeps.refusals import foreign_checkpoint
 
 if TYPE_CHECKING:
     from rowsweep.jobs.json_form import Json
@@ -98,11 +98,7 @@ def as_position(value: Json, step_name: str) -> PurgePosition:
             ended=bool(value["ended"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidCheckpoint(
-            f"The checkpoint {step_name!r} holds {value!r:.200}, which no purge stored.",
-            fix="rowsweep jobs show <id> --steps",
-            meta={"step": step_name},
-        ) from error
+        raise foreign_checkpoint(step_name, value, of="purge") from error
 
 
 def _count(value: Any, least: int = 0) -> int:
