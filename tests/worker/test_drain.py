@@ -222,6 +222,30 @@ def test_a_stopped_worker_starts_again_under_a_fresh_id(shop: Shop) -> None:
     assert all(str(made).startswith("box:") for made in ids)
 
 
+def test_a_stopped_worker_that_ticks_is_idle_again_and_ends_its_threads_when_it_is_stopped(shop: Shop) -> None:
+    """S-278, S-307: with one crew for all its ticks, under a fresh id."""
+
+    @job(tenant="none")
+    def work(ctx: Ctx) -> None: ...
+
+    worker = shop.running()
+    former = worker.id
+    worker.stop()
+    ids = set()
+    for _ in range(2):
+        shop.enqueue(work)
+        assert [execution.outcome for execution in worker.tick()] == ["completed"]
+        assert worker.state == "idle"
+        ids.add(worker.id)
+    assert len(ids) == 1
+    assert former not in ids
+    ours = [thread for thread in threading.enumerate() if thread.name in ("rowsweep-keeper", "rowsweep-settler")]
+    assert len(ours) == 2
+    worker.stop()
+    assert worker.state == "stopped"
+    until(lambda: not any(thread.is_alive() for thread in ours))
+
+
 def test_a_worker_that_does_not_drain_on_shutdown_registers_nothing(memory: Shop) -> None:
     """S-310."""
     phases = Lifecycle()

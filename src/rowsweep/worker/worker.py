@@ -130,7 +130,10 @@ class Worker:
             self._crew.claims.kick()
 
     def tick(self) -> list[Execution]:
-        """Make one pass over every queue, wait for the runs it started, and answer them; needs no start."""
+        """Make one pass over every queue, wait for the runs it started, and answer them; needs no start.
+
+        A worker that was stopped is idle again then, until it is stopped anew.
+        """
         self._leave_to_parent()
         with self._lock:
             self._refuse_draining()
@@ -186,6 +189,7 @@ class Worker:
         self._is_draining = False
         self._is_torn_down = False
         self._stopped = threading.Event()
+        self._state = "idle"
         return self._crew
 
     def _refuse_draining(self) -> None:
