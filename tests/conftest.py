@@ -16,6 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from rowsweep import embedded
+from tests.threads import none_left
 
 settings.register_profile("rowsweep", deadline=None, print_blob=True)
 settings.load_profile("rowsweep")
@@ -25,6 +26,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_left() -> Iterator[None]:
+    """Fail the test that leaves a thread of the package running; those of fixtures that were there before may stay."""
+    with none_left():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.testing.clock import FakeClock
 from tests.places import dsn_in, queue_schema
 from tests.queue.world import World
+from tests.threads import keep_running
 
 INSTANTS: dict[LiteralString, list[LiteralString]] = {
     "x_jobs": ["run_at", "visible_at", "created_at", "updated_at", "started_at"],
@@ -112,6 +113,9 @@ def postgres_world(server_dsn: str) -> Iterator[World]:
     """One installed schema and one driver for the session; each test finds it empty."""
     with queue_schema(server_dsn) as (name, connection):
         driver = PostgresDriver(dsn_in(server_dsn, name))
+        for stores in (driver.stores(), driver.control()):
+            stores.jobs.stats()
+        keep_running()
         try:
             yield World(driver, PostgresHands(connection))
         finally:

@@ -35,7 +35,8 @@ def field(dsn: str, connection: psycopg.Connection, queue_schema: str) -> Iterat
     yield made
     for worker in made.workers:
         worker.stop(deadline_at=real_monotonic() + 5)
-    app.close()
+    for each in {app, made.app}:
+        each.close()
     reset_jobs()
 
 

@@ -396,7 +396,6 @@ def test_behind_a_pooler_nobody_knows_who_waits_for_us(field: Field) -> None:
     signals = governor_of(field, run)["signals"]
     assert signals["lock_waits"] == {"is": "unknown", "says": "behind a pooler nobody knows which backends are ours"}
     assert signals["active_share"] == {"is": "ok"}
-    app.close()
 
 
 def test_a_connection_heeds_the_default_signals_unless_it_says_otherwise(field: Field) -> None:
