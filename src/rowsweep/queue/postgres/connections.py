@@ -37,6 +37,8 @@ set default_transaction_deferrable = off;
 set idle_session_timeout = 0;
 set array_nulls = on;
 set timezone = 'UTC'"""
+# A process that is frozen inside a transaction would keep its locks, a job's row among them, for as long as it is.
+IDLE_AT_MOST: Final[LiteralString] = "set local idle_in_transaction_session_timeout = '30s'"
 _CONTROL: Final[LiteralString] = """;
 set statement_timeout = '5s';
 set lock_timeout = 0;

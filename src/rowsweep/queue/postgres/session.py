@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable
 from rowsweep.queue.postgres.arrays import encoding_of
+from rowsweep.queue.postgres.connections import IDLE_AT_MOST
 from rowsweep.queue.postgres.cursor import copy_each, run, run_before, run_each
 from rowsweep.queue.postgres.prepared import run_prepared
 from rowsweep.queue.postgres.sql import render, render_script
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 REPEAT_SECONDS: Final = 15.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 3.0
-_WRAPPED: Final = "begin isolation level read committed read write"
+_WRAPPED: Final = f"begin isolation level read committed read write; {IDLE_AT_MOST}"
 _WRAPPED_CONTROL: Final = f"{_WRAPPED}; set local statement_timeout = '5s'"
 
 
@@ -89,9 +90,11 @@ class PooledSession:
 
     @contextmanager
     def unit(self) -> Iterator[Session]:
-        """Open a transaction on one pooled connection."""
+        """Open a transaction on one pooled connection; the server ends it where this process is frozen inside."""
         self._place.schema()  # at first use the pool's size is asked on the way, over the same connection
         with self._pools.call(control=self._control) as connection, opened(connection, self.place):
+            with lost_errors(self.place):
+                connection.execute(IDLE_AT_MOST, prepare=False)
             yield JoinedSession(connection, self._place, own=True, pipelined=not self._pools.pooler)
 
     def rows_each(self, statement: Statement, values: Iterable[Mapping[str, object]]) -> list[list[TupleRow]]:

@@ -59,8 +59,13 @@ left join leased l on true
 order by l.id;
 
 -- name: publish
+-- A relay that is frozen before it commits would keep the rows from all others.
+with once as materialized (
+  select set_config('idle_in_transaction_session_timeout', '30s', true) as setting
+)
 update /* schema */x_outbox o
 set published_at = statement_timestamp(), claimed_by = null, lease_until = null
+from once
 where o.id = any (%(id)s::uuid[]) and o.claimed_by = %(relay)s::text and o.published_at is null
 returning o.id;
 

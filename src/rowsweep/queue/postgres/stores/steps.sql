@@ -19,9 +19,15 @@ where t.run_id = %(run_id)s::uuid and t.kind <> 'part';
 
 -- name: put
 -- The row is written only where the fence landed, which also keeps the job row locked until the commit. The clock is
--- read anew, since steps of one transaction must keep their order.
+-- read anew, since steps of one transaction must keep their order. That may idle as with `guard`.
 with job as materialized (
-  select j.id
+  select j.id,
+         set_config('idle_in_transaction_session_timeout',
+           case current_setting('idle_in_transaction_session_timeout')
+             when '0' then least(
+               5000 + 1000 * greatest(extract(epoch from j.visible_at - clock_timestamp()), 0), 2147483647)::bigint::text
+             else current_setting('idle_in_transaction_session_timeout')
+           end, true)
   from /* schema */x_jobs j
   where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
   for no key update
@@ -141,7 +147,15 @@ where t.run_id = %(run_id)s::uuid and t.name = %(name)s::text
 returning t.run_id;
 
 -- name: guard
-select j.id
+-- Renewals pass over a locked row, so that its lease lapses at last, and claims pass over it too: a process that is frozen
+-- from here on would keep the job from all others. Its transaction may idle for 5 s longer than the lease lasts.
+select j.id,
+       set_config('idle_in_transaction_session_timeout',
+         case current_setting('idle_in_transaction_session_timeout')
+           when '0' then least(
+             5000 + 1000 * greatest(extract(epoch from j.visible_at - clock_timestamp()), 0), 2147483647)::bigint::text
+           else current_setting('idle_in_transaction_session_timeout')
+         end, true)
 from /* schema */x_jobs j
 where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
 for no key update;
