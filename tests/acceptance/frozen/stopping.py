@@ -14,7 +14,7 @@ from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
 from rowsweep.queue.postgres.stores.steps import PostgresSteps
 
-POINTS: Final = {
+POINTS: Final[dict[str, tuple[type, str, Callable[[Any], bool]]]] = {
     "claimed": (PostgresJobs, "claim", lambda passed: bool(passed.jobs)),
     "granted": (PostgresSlots, "acquire", lambda slot: slot is not None),
     "fenced": (PostgresSteps, "guard", bool),

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.frozen import POINTS
+from tests.acceptance.frozen.stopping import POINTS
 from tests.acceptance.harness import Process, Site, until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
-APPLICATION = Path(__file__).with_name("frozen.py")
+APPLICATION = Path(__file__).with_name("stopping.py")
 
 
 @pytest.fixture
