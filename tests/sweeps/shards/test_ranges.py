@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -204,6 +205,26 @@ def test_a_middle_lies_inside_its_range(field: Field, kind: str) -> None:
             assert keys.is_between(field.connection, middle.key, middle.key, inside.to) is False
             assert keys.is_between(field.connection, middle.key, inside.after, middle.key) is False
         assert [middle and middle.rows for middle in probed] == [100, 100]
+
+
+def test_bounds_are_compared_in_the_columns_own_collation(field: Field) -> None:
+    """N-053: of two bounds none is a column, which would bring it along; the database's may order them otherwise."""
+    field.sql('create domain code as text collate "POSIX"')
+    field.sql('create table things (a code, b name, k text collate "POSIX", primary key (a, b, k))')
+    field.sql("insert into things select chr(97 + i), 'b', 'c' from generate_series(0, 25) i")
+    keys = spaced(field, rs.Rows("things"))
+    assert [column.collation_name for column in keys.statements.table.key_types] == ["POSIX", "C", "POSIX"]
+    for statement in (keys.statements.tiling(), keys.statements.ordered(), keys.statements.is_between()):
+        text = statement.as_string(field.connection)
+        bare = re.findall(
+            r'(?:r\.rs_(?:after|to)[02]|%\(rs_m[02]\)s)::"pg_catalog"."text"(?! collate "pg_catalog"."POSIX")', text
+        )
+        assert bare == []
+        assert 'collate "pg_catalog"."POSIX"' in text
+    ranges = divided(field, keys, 3)
+    with field.connection.transaction():
+        assert keys.tile(field.connection, ranges) is True
+        assert keys.in_order(field.connection, [each.after for each in ranges[::-1]]) == [2, 1, 0]
 
 
 def unsampled(field: Field) -> tuple[KeySpace, KeyRange]:

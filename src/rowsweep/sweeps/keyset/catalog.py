@@ -27,14 +27,15 @@ _COLUMNS: Final = """
            (b.typtype = 'e' or b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace and b.typname in (
                'bool', 'int2', 'int4', 'int8', 'oid', 'text', 'varchar', 'name', 'bytea', 'uuid', 'date', 'time',
                'timestamp', 'timestamptz', 'jsonb'))
-           and not exists (select from pg_catalog.pg_collation l
-                            where l.oid = a.attcollation and not l.collisdeterministic),
-           en.nspname, et.typname, cn.nspname, c.typname
+           and coalesce(l.collisdeterministic, true),
+           en.nspname, et.typname, cn.nspname, c.typname, ln.nspname, l.collname
       from pg_catalog.pg_attribute a
       join pg_catalog.pg_type t on t.oid = a.atttypid
       join pg_catalog.pg_namespace tn on tn.oid = t.typnamespace
       left join pg_catalog.pg_type et on et.oid = t.typelem and t.typcategory = 'A'
       left join pg_catalog.pg_namespace en on en.oid = et.typnamespace
+      left join pg_catalog.pg_collation l on l.oid = a.attcollation and l.collname <> 'default'
+      left join pg_catalog.pg_namespace ln on ln.oid = l.collnamespace
       cross join lateral (
         with recursive base as (
           select t.oid, t.typtype, t.typbasetype
@@ -90,7 +91,8 @@ class Column:
     """One column: its name, its type (schema, name, text with modifiers), and what may be done with it.
 
     `equal_is_same` says that two equal values of it are the same to everybody: not so 1.5 and 1.50, or texts that a
-    collation takes for equal. `base` is a domain's base type, else the type itself.
+    collation takes for equal. `base` is a domain's base type, else the type itself. `collation` is the column's own,
+    None for the database's.
     """
 
     name: str
@@ -107,6 +109,8 @@ class Column:
     base_name: str
     element_schema: str | None = None
     element_name: str | None = None
+    collation_schema: str | None = None
+    collation_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +179,7 @@ def find_table(connection: Connection[Any], rows: Rows) -> Table:
             name=row[0], type_schema=row[1], type_name=row[2], type_kind=row[3], category=row[4], type_text=row[5],
             typmod=row[6], not_null=row[7], generated=row[8], equal_is_same=row[9],
             element_schema=row[10], element_name=row[11], base_schema=row[12], base_name=row[13],
+            collation_schema=row[14], collation_name=row[15],
         )
         for row in cursor.execute(_COLUMNS, {"table": oid}).fetchall()
     )  # fmt: skip

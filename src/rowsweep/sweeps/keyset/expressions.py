@@ -43,6 +43,14 @@ def base_type(column: Column) -> sql.SQL:
     return quoted(column.base_schema, column.base_name)
 
 
+def own_form(value: _Part, column: Column) -> sql.Composed:
+    """Cast a text to a column's type and collation: two values that are no columns are compared as the column's are."""
+    cast = sql.SQL("{}::{}").format(value, base_type(column))
+    if column.collation_schema is None or column.collation_name is None:
+        return cast
+    return sql.SQL("({} collate {})").format(cast, quoted(column.collation_schema, column.collation_name))
+
+
 def differing(column: Column, left: _Part, right: _Part) -> sql.Composed:
     """Compare by value where equal values are the same, else by their stored image, which every type has.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg import sql
 
 from rowsweep.sweeps.keyset.catalog import quoted
-from rowsweep.sweeps.keyset.expressions import base_type, unlike
+from rowsweep.sweeps.keyset.expressions import base_type, own_form, unlike
 from rowsweep.sweeps.keyset.statements import Statements
 
 PAGES: Final = """
@@ -147,8 +147,7 @@ class RangeStatements(Statements):
         """Ask whether a key (`rs_m0…`) lies behind `rs_c0…` and before `rs_u0…`, either of which may be null."""
         names = [column.name for column in self.table.key_types]
         row = sql.SQL(", ").join(
-            sql.SQL("%(rs_m{})s::{}").format(sql.SQL(str(at)), base_type(column))
-            for at, column in enumerate(self.table.key_types)
+            own_form(sql.Placeholder(f"rs_m{at}"), column) for at, column in enumerate(self.table.key_types)
         )
         columns = sql.SQL(", ").join(map(quoted, names))
         return sql.SQL(
@@ -212,7 +211,7 @@ class RangeStatements(Statements):
 
     def _bounds(self, side: str) -> sql.Composed:
         return sql.SQL(", ").join(
-            sql.SQL("r.rs_{}{}::{}").format(sql.SQL(side), sql.SQL(str(at)), base_type(column))
+            own_form(sql.SQL("r.rs_{}{}").format(sql.SQL(side), sql.SQL(str(at))), column)
             for at, column in enumerate(self.table.key_types)
         )
 
