@@ -8,7 +8,7 @@ import sys
 
 import benchmarks
 
-TOOLS = {"__main__", "export_worker", "flights", "frame_worker", "loops", "measure", "peers", "shard_worker", "tables"}
+TOOLS = {"__main__", "flights", "loops", "measure", "peers", "tables", "workers"}
 
 
 def main(only: str = "") -> int:

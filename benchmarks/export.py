@@ -29,7 +29,7 @@ _MEMORY_BAR_MB = 400.0
 
 def _ours(folder: Path) -> dict[str, float]:
     shutil.rmtree(folder / "ours", ignore_errors=True)
-    return _answer([sys.executable, "-m", "benchmarks.export_worker", dsn(), _TABLE, str(folder / "ours")])
+    return _answer([sys.executable, "-m", "benchmarks.workers.export", dsn(), _TABLE, str(folder / "ours")])
 
 
 def _peer(name: str, folder: Path) -> dict[str, float]:
@@ -39,7 +39,7 @@ def _peer(name: str, folder: Path) -> dict[str, float]:
     host = quote(parse_qs(parts.query)["host"][0], safe="")
     uri = f"postgresql://{parts.username}@{host}{parts.path}"  # connectorx wants the socket's folder as the host
     where = uri if name.startswith("connectorx") else dsn()
-    return _answer([str(interpreter()), "-m", "benchmarks.peers.export_peers", name, where, _TABLE, str(file)])
+    return _answer([str(interpreter()), "-m", "benchmarks.peers.exports", name, where, _TABLE, str(file)])
 
 
 def _answer(command: list[str]) -> dict[str, float]:

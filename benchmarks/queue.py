@@ -22,7 +22,7 @@ import psycopg
 
 from benchmarks.measure import Figure, interleave
 from benchmarks.peers.place import Place, place_of
-from benchmarks.peers.rowsweep_queue import HELD
+from benchmarks.peers.queues.rowsweep import HELD
 from benchmarks.tables import ROUNDS, dsn
 
 OURS = "rowsweep"

@@ -112,7 +112,7 @@ def _make_ours() -> int:
 def _workers() -> Iterator[None]:
     """Have two worker processes for the block; they have ended, and told their statistics, behind it."""
     app()
-    command = [sys.executable, "-m", "benchmarks.shard_worker", dsn()]
+    command = [sys.executable, "-m", "benchmarks.workers.shard", dsn()]
     processes = [subprocess.Popen([*command, f"w{at}"]) for at in (1, 2)]
     try:
         _until(lambda: _one("select count(*) from x_job_workers where expires_at > now()") == 2, "both workers")

@@ -21,7 +21,7 @@ from benchmarks.peers.interpreter import interpreter
 from benchmarks.tables import ROUNDS, app, dsn
 
 STEPS, RECORDED = 1_000, 5_000
-_PEERS = ("absurd_steps", "dbos_steps")
+_PEERS = ("absurd", "dbos")
 _AGAIN = rs.Retry(attempts=2, base="0s", jitter=False)
 
 
@@ -111,7 +111,7 @@ def _peers(steps: int) -> list[tuple[float, float]]:
         name = f"peer_{secrets.token_hex(4)}"
         with psycopg.connect(dsn(), autocommit=True) as connection:
             connection.execute(f"create database {name}")
-        command = [str(interpreter()), "-m", f"benchmarks.peers.{peer}", dsn().replace("/postgres?", f"/{name}?")]
+        command = [str(interpreter()), "-m", f"benchmarks.peers.steps.{peer}", dsn().replace("/postgres?", f"/{name}?")]
         done = subprocess.run([*command, str(steps)], check=True, capture_output=True, text=True, timeout=600)
         answer = json.loads(done.stdout.splitlines()[-1])
         print(json.dumps({"peer": peer, "steps": steps, **answer}), file=sys.stderr, flush=True)

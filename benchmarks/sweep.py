@@ -118,7 +118,7 @@ def _resumed(batches: int) -> float:
 def memory() -> Figure:
     """Measure the peak memory of a worker process over a frame sweep; the reference is the limit itself."""
     make_orders("ours", ROWS)
-    command = [sys.executable, "-m", "benchmarks.frame_worker", dsn()]
+    command = [sys.executable, "-m", "benchmarks.workers.frame", dsn()]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     peak = float(done.stdout.split()[-1])
     return Figure(name="sweep.memory", unit="MB", ours=peak, reference=_MEMORY_BAR_MB, bar=1.0, better="lower")

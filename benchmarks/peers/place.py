@@ -40,7 +40,7 @@ class Place:
     def command(self, verb: str, amount: int) -> list[str]:
         """Answer the command of one verb: ours runs by this interpreter, a peer by its own."""
         python = sys.executable if self.library == "rowsweep" else str(interpreter())
-        return [python, "-m", f"benchmarks.peers.{self.library}_queue", self.dsn, verb, str(amount)]
+        return [python, "-m", f"benchmarks.peers.queues.{self.library}", self.dsn, verb, str(amount)]
 
     def drop(self) -> None:
         """Take the database away."""

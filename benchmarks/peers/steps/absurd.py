@@ -1,4 +1,4 @@
-"""Memoised steps with absurd-sdk: `python -m benchmarks.peers.absurd_steps DSN STEPS` prints what they took as JSON."""
+"""Memoised steps with absurd-sdk: `python -m benchmarks.peers.steps.absurd DSN STEPS` prints what they took as JSON."""
 
 from __future__ import annotations
 

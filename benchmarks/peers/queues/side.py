@@ -1,4 +1,4 @@
-"""One queue library of the queue's benchmark: `python -m benchmarks.peers.NAME DSN VERB AMOUNT` prints JSON."""
+"""One queue library of the queue's benchmark: `python -m benchmarks.peers.queues.NAME DSN VERB AMOUNT` prints JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rowsweep's own queue, measured as its peers are: `python -m benchmarks.peers.rowsweep_queue DSN VERB AMOUNT`."""
+"""Rowsweep's own queue, measured as its peers are: `python -m benchmarks.peers.queues.rowsweep DSN VERB AMOUNT`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from typing import Any, ClassVar
 
 import rowsweep as rs
-from benchmarks.peers.side import Tally, main
+from benchmarks.peers.queues.side import Tally, main
 from rowsweep.telemetry.instruments import use_instruments
 
 AT_ONCE = 1_000

@@ -1,4 +1,4 @@
-"""A queue of chancy: `python -m benchmarks.peers.chancy_queue DSN VERB AMOUNT`."""
+"""A queue of chancy: `python -m benchmarks.peers.queues.chancy DSN VERB AMOUNT`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import Any, ClassVar
 
-from benchmarks.peers.side import Tally, main
+from benchmarks.peers.queues.side import Tally, main
 
 _AT_ONCE = 1_000
 _tally = Tally()
@@ -70,6 +70,6 @@ def _silent() -> logging.Logger:
 
 if __name__ == "__main__":
     # A worker finds the function by its module's name, where it must be this very one.
-    sys.modules["benchmarks.peers.chancy_queue"] = sys.modules[__name__]
-    noop.__module__ = "benchmarks.peers.chancy_queue"
+    sys.modules["benchmarks.peers.queues.chancy"] = sys.modules[__name__]
+    noop.__module__ = "benchmarks.peers.queues.chancy"
     main(Chancy)

@@ -1,4 +1,4 @@
-"""A queue of absurd-sdk: `python -m benchmarks.peers.absurd_queue DSN VERB AMOUNT`."""
+"""A queue of absurd-sdk: `python -m benchmarks.peers.queues.absurd DSN VERB AMOUNT`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.peers.side import Tally, main
+from benchmarks.peers.queues.side import Tally, main
 
 _AT_ONCE = 100
 _POLL_SECONDS = 0.05

@@ -1,11 +1,11 @@
-"""A queue of pgqueuer: `python -m benchmarks.peers.pgqueuer_queue DSN VERB AMOUNT`."""
+"""A queue of pgqueuer: `python -m benchmarks.peers.queues.pgqueuer DSN VERB AMOUNT`."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any, ClassVar
 
-from benchmarks.peers.side import Tally, main
+from benchmarks.peers.queues.side import Tally, main
 
 _BATCH = 100
 

@@ -1,4 +1,4 @@
-"""Memoised steps with dbos: `python -m benchmarks.peers.dbos_steps DSN STEPS` prints what they took as JSON."""
+"""Memoised steps with dbos: `python -m benchmarks.peers.steps.dbos DSN STEPS` prints what they took as JSON."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def main(dsn: str, steps: int) -> None:
     address = dsn.replace("postgresql://", "postgresql+psycopg://", 1)
     seconds = []
     for kind in ("first", "again"):
-        command = [sys.executable, "-m", "benchmarks.peers.dbos_steps", address, str(steps), kind]
+        command = [sys.executable, "-m", "benchmarks.peers.steps.dbos", address, str(steps), kind]
         done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=400)
         seconds.append(float(done.stdout.split()[-1]))
     print(json.dumps({"run_seconds": seconds[0], "replay_seconds": seconds[1]}))

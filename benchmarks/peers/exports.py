@@ -1,4 +1,4 @@
-"""Write a table to one Parquet file the way others do: `python -m benchmarks.peers.export_peers WHO DSN TABLE FILE`."""
+"""Write a table to one Parquet file the way others do: `python -m benchmarks.peers.exports WHO DSN TABLE FILE`."""
 
 from __future__ import annotations
 

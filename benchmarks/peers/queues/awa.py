@@ -1,11 +1,11 @@
-"""A queue of awa-pg: `python -m benchmarks.peers.awa_queue DSN VERB AMOUNT`."""
+"""A queue of awa-pg: `python -m benchmarks.peers.queues.awa DSN VERB AMOUNT`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks.peers.side import Tally, main
+from benchmarks.peers.queues.side import Tally, main
 
 _AT_ONCE = 256
 

@@ -1,4 +1,4 @@
-"""A queue of dbos: `python -m benchmarks.peers.dbos_queue DSN VERB AMOUNT`."""
+"""A queue of dbos: `python -m benchmarks.peers.queues.dbos DSN VERB AMOUNT`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
-from benchmarks.peers.side import Tally, main
+from benchmarks.peers.queues.side import Tally, main
 
 _CONFIG = {"name": "queue", "log_level": "ERROR", "enable_otlp": False, "run_admin_server": False}
 _QUEUE = "bench"

@@ -1,4 +1,4 @@
-"""A queue of procrastinate: `python -m benchmarks.peers.procrastinate_queue DSN VERB AMOUNT`."""
+"""A queue of procrastinate: `python -m benchmarks.peers.queues.procrastinate DSN VERB AMOUNT`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any, ClassVar
 
-from benchmarks.peers.side import Tally, main
+from benchmarks.peers.queues.side import Tally, main
 
 _AT_ONCE = 100
 

@@ -1,0 +1,1 @@
+"""Queues that are measured alike, each in a process of its own."""

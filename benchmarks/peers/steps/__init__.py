@@ -1,0 +1,1 @@
+"""Libraries of memoised steps that are measured alike."""

@@ -1,0 +1,1 @@
+"""What benchmarks start as processes of their own."""
