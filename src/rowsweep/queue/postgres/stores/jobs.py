@@ -17,13 +17,13 @@ from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.copied import can_be_copied, rows_of
 from rowsweep.queue.postgres.stores.settle import settle_values
-from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, ClaimPass, QueueStats
+from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, ClaimPass, EnqueueResult, QueueStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import Claim, ClaimOptions, EnqueueResult, Job, NewJob
+    from rowsweep.queue.records import Claim, ClaimOptions, Job, NewJob
     from rowsweep.queue.verdicts import Settlement
 
 ENQUEUE_ATTEMPTS: Final = 2
@@ -182,7 +182,9 @@ def _copy(session: JoinedSession, parts: Iterator[Sequence[NewJob]]) -> list[Enq
     def blocks(encoding: str) -> Iterator[bytes]:
         for part in parts:
             yield rows_of(part, instant, encoding)
-            results.extend(records.enqueued(job.id, job.run_id, "ready", deduplicated=False) for job in part)
+            results.extend(
+                [EnqueueResult(id=job.id, run_id=job.run_id, state="ready", deduplicated=False) for job in part]
+            )
             queues.update(job.queue or DEFAULT_QUEUE for job in part)
 
     session.copy(_SQL["enqueue_copied"], blocks)
