@@ -235,8 +235,6 @@ class Site:
             process.reap()
         self.disconnect()
 
-    # -- what the database says -----------------------------------------------------------------------------------
-
     def one(self, query: str, *params: object) -> dict[str, Any]:
         """Answer the one row of a query."""
         row = self.connection.execute(query, params).fetchone()

@@ -266,9 +266,6 @@ def test_a_fold_says_when_the_next_can_be_due(world: World) -> None:
     )
 
 
-# -- at the edge, which only an injected clock can be held at ------------------------------------------------------
-
-
 @pytest.fixture
 def memory(request: pytest.FixtureRequest) -> tuple[World, Callable[[str], None]]:
     """The memory driver, and what moves its clock to an instant of its day."""
@@ -312,8 +309,6 @@ def test_a_day_is_folded_with_its_last_hour(memory: tuple[World, Callable[[str],
     (day,) = world.counters.list(tier="day")
     assert day.completed == 2
 
-
-# -- against a model -----------------------------------------------------------------------------------------------
 
 AMOUNTS = st.integers(0, 5)
 ROWS = st.lists(

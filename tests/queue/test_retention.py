@@ -201,9 +201,6 @@ def test_a_counter_goes_only_once_a_coarser_one_holds_it(world: World) -> None:
     assert [bucket.name for bucket in world.counters.list()] == ["unfolded"]
 
 
-# -- what only Postgres keeps ------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def execute(world: World) -> Callable[..., list[Any]]:
     """SQL on the tables of the Postgres driver."""

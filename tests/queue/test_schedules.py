@@ -170,9 +170,6 @@ def test_a_fire_in_a_transaction_that_is_rolled_back_never_was(world: World) -> 
     assert world.jobs.stats() == []
 
 
-# -- the lease ------------------------------------------------------------------------------------------------------
-
-
 def test_one_holder_at_a_time_leads(world: World) -> None:
     """S-255."""
     store = leader(world)

@@ -207,9 +207,6 @@ def test_the_lease_is_thirty_seconds_renewed_every_ten(memory: Tower) -> None:
     assert held.expires_at - held.acquired_at == timedelta(seconds=30)
 
 
-# -- advisory locks -------------------------------------------------------------------------------------------------
-
-
 def test_one_session_holds_the_advisory_lock(postgres: Tower) -> None:
     """S-257."""
     first, second = AdvisoryLockLeader(postgres.driver), AdvisoryLockLeader(postgres.driver)

@@ -195,8 +195,6 @@ def test_the_fields_mean_what_cron_means_by_them(cron: str, start: str, expected
     assert found == expected
 
 
-# -- the reference ------------------------------------------------------------------------------------------------
-
 YEARS = [
     ("Europe/London", 2025),
     ("America/New_York", 2025),

@@ -174,9 +174,6 @@ def test_a_table_nobody_else_writes_to_is_not_looked_over(field: Field, monkeypa
         assert field.sweep(counting(set={"note": "id::text"}))["late"] == late(0)
 
 
-# -- what loses the snapshot ------------------------------------------------------------------------------------------
-
-
 def waiting(field: Field, **given: Any) -> tuple[Any, Background]:
     run = counting(**given).launch()
     ticking = Background(field.tick)
@@ -253,9 +250,6 @@ def test_behind_an_owner_who_waits_for_the_table_no_snapshot_is_waited_for(field
     again.close()
 
 
-# -- what comes between its batches ---------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look the table over by pages of four keys, and keep three keys at a time."""
@@ -316,9 +310,6 @@ def test_late_rows_that_fail_are_set_aside_as_any_are(field: Field) -> None:
         totals = swept_while_open(field, counting(on_error="set-aside"), end)
     assert (totals["rejected"], totals["late"]) == (2, late(1))
     assert odd(field) == [(3, 0), (8, 0)]
-
-
-# -- settings of the role -------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -25,9 +25,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "_FIRST_ROUND_SECONDS", 0.001)
 
 
-# -- locked by others --------------------------------------------------------------------------------------------
-
-
 def test_locked_rows_are_taken_up_again_at_the_end_of_the_pass(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     """D-8: nothing waits for them meanwhile, and they are never forgotten."""
     make_events(field, 100, 10)
@@ -94,9 +91,6 @@ def test_a_row_that_moves_while_its_delete_waits(field: Field, moved: str, stays
         result = purging.result()
     assert result["removed"] == {"events": 39 if stays else 40}
     assert field.sql("select id from events") == ([(30,)] if stays else [])
-
-
-# -- held by a foreign key ---------------------------------------------------------------------------------------
 
 
 def orders(field: Field, clause: str = "", *, table: str = "notes", index: bool = True) -> None:
@@ -251,9 +245,6 @@ def test_a_table_with_a_rule_for_delete_is_refused_before_the_first_one(field: F
     assert field.sweep(purge)["removed"] == {"events": 30}
 
 
-# -- rows that go along ------------------------------------------------------------------------------------------
-
-
 def test_cascades_are_counted_beforehand(field: Field) -> None:
     """D-8: by table, however many keys away."""
     make_events(field, 100, 10)
@@ -284,9 +275,6 @@ def test_a_cascade_into_the_same_table_is_counted(field: Field) -> None:
     assert cascades.endswith("events: 5")
     assert left(field) == 0
     assert result["removed"] == {"events": 20}
-
-
-# -- partitions --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("index", [True, False], ids=["index", "key"])

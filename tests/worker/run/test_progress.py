@@ -201,9 +201,6 @@ def test_a_body_without_progress_costs_no_statement(shop: Shop) -> None:
     assert driver.calls("record_progress") == []
 
 
-# -- what a value may be -------------------------------------------------------------------------------------------
-
-
 def reporter(clock: FakeClock, wanted: list[None]) -> Progress:
     """Make a reporter that notes when it wants to be written."""
     return Progress(clock, every_seconds=1.0, wanted=lambda: wanted.append(None))
