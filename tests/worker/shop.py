@@ -147,6 +147,7 @@ class WatchedTimers(RealTimers):
     def __init__(self) -> None:
         self.asleep_seconds: float | None = None
         self.longest_seconds = 0.0
+        self.sleeps = 0
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
         if threading.current_thread().name != "rowsweep-claims" or seconds is None:
@@ -154,6 +155,7 @@ class WatchedTimers(RealTimers):
             return
         self.longest_seconds = max(self.longest_seconds, seconds)
         self.asleep_seconds = seconds
+        self.sleeps += 1
         super().wait(condition, seconds)
         self.asleep_seconds = None
 
