@@ -104,5 +104,4 @@ class Storm:
 
 def reported(loss: Loss) -> bool:
     """Say whether a woken process reported that its claim was gone."""
-    finished = loss.process.events("jobs.run.finished", outcome="interrupted", code="X_JOB_LEASE_LOST")
-    return bool(loss.process.events("jobs.lease.lost", claim=loss.claim) or finished)
+    return bool(loss.process.events("jobs.lease.lost", claim=loss.claim))

@@ -108,7 +108,7 @@ def test_it_polls_every_two_seconds(app: rs.App, monkeypatch: pytest.MonkeyPatch
     timers.until_asleep(2)
     began = time.monotonic()
     until_done(app, [plain.enqueue().id])
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 10
     worker.stop()
     assert timers.longest_seconds == 2
 

@@ -90,9 +90,9 @@ def test_row_and_log_share_one_renderer(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_a_megabyte_of_message_is_cut_and_leaves_room_for_the_frames() -> None:
     """S-132: at most 8,000 characters, in no time."""
-    began = time.perf_counter()
+    began = time.thread_time()
     text = failure_for_row(raised(ValueError("postgresql://" * 80_000))).text
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
     assert len(text) <= 8_000
     assert text.splitlines()[-1].endswith(" in raised")
 

@@ -188,13 +188,13 @@ def test_failed_renewals_only_warn_until_a_whole_window_has_passed(
     driver = BrokenDriver(shop.driver, "renew")
     shop.enqueue(work)
     begun = time.monotonic()
-    worker = shop.running(driver=driver, visibility="900ms")
+    worker = shop.running(driver=driver, visibility="2s")
     assert gate.started.wait(10)
     until(lambda: worker.stats.outcomes == {"interrupted": 1})
-    assert time.monotonic() - begun >= 0.85
+    assert time.monotonic() - begun >= 2
     assert logged(caplog.records, "jobs.heartbeat.failed")
     (lost,) = logged(caplog.records, "jobs.lease.lost")
-    assert lost["held_seconds"] >= 0.85
+    assert lost["held_seconds"] >= 2
     assert gate.reasons == ["X_JOB_LEASE_LOST"]
 
 

@@ -35,7 +35,7 @@ def test_a_pass_stops_at_its_budget_and_the_next_follows(field: Field) -> None:
     assert field.job(run).attempt == 1
     ((name, state, _, seconds, run_id),) = waiting(field)
     assert (name, state) == ("retention", "delayed")
-    assert 55 < seconds <= 60
+    assert 30 < seconds <= 60
     following = field.row(run_id)
     assert (following.kind, following.status, following.options) == ("purge", "running", {"rate": "100000/s"})
     assert following.launched_by == f"job:retention:{field.job(run).id}"

@@ -146,9 +146,10 @@ def test_rows_that_wait_for_a_full_cap_are_not_claimed_and_shed_over_and_over(
     began = time.monotonic()
     while time.monotonic() - began < 2.5:
         shop.until_state(shop.enqueue(quick, 1), "done")
+    seconds = time.monotonic() - began
     sheds = logged(caplog.records, "jobs.worker.shed")
     assert [fields for fields in sheds if fields["worker_id"] == holder.id] == []
-    assert 1 <= len([fields for fields in sheds if fields["worker_id"] == other.id]) <= 6
+    assert 1 <= len([fields for fields in sheds if fields["worker_id"] == other.id]) <= 2 * (seconds + 1)
     go.set()
 
 

@@ -115,13 +115,12 @@ def test_a_run_keeps_its_slot_for_as_long_as_it_lasts(shop: Shop) -> None:
 
     driver = BrokenSlots(shop.driver)
     job_id = shop.enqueue(long)
-    shop.running(driver=driver, visibility="600ms", renew_every="200ms")
+    shop.running(driver=driver, visibility="3s", renew_every="100ms")
     until(lambda: bool(holders(shop, "job:long")))
     (before,) = holders(shop, "job:long")
-    until(lambda: driver.asked["renew"] >= 8)
-    (after,) = holders(shop, "job:long")
-    assert after.expires_at > before.expires_at
-    assert after.holder == before.holder
+    until(lambda: holders(shop, "job:long")[0].expires_at - before.expires_at > timedelta(seconds=3))
+    assert holders(shop, "job:long")[0].holder == before.holder
+    assert driver.asked["renew"] > 3
     go.set()
     shop.until_state(job_id, "done")
 
@@ -139,7 +138,7 @@ def test_a_slot_that_another_has_aborts_the_run(shop: Shop, caplog: pytest.LogCa
             ctx.signal.raise_if_aborted()
 
     job_id = shop.enqueue(long)
-    worker = shop.running(visibility="1500ms", renew_every="100ms")
+    worker = shop.running(visibility="6s", renew_every="100ms")
     until(lambda: bool(holders(shop, "job:long")))
     give_slots_away(shop)
     until(lambda: bool(logged(caplog.records, "jobs.worker.slot-lost")))
@@ -164,17 +163,17 @@ def test_a_ttl_without_a_renewal_that_landed_aborts_the_run(shop: Shop, caplog: 
 
     @job("long", tenant="none", concurrency=1, retry=Retry(attempts=1))
     def long(ctx: Ctx) -> None:
-        began = time.monotonic()
         ctx.signal.wait(20)
         waited.append(time.monotonic() - began)
         ctx.signal.raise_if_aborted()
 
     driver = BrokenSlots(shop.driver, "renew")
     job_id = shop.enqueue(long)
-    shop.running(driver=driver, visibility="1200ms", renew_every="100ms")
+    began = time.monotonic()
+    shop.running(driver=driver, visibility="3s", renew_every="100ms")
     row = shop.until_state(job_id, "dead")
     assert row.last_error_code == "X_JOB_SLOT_LOST"
-    assert waited[0] > 0.8
+    assert waited[0] >= 3
     assert len(logged(caplog.records, "jobs.worker.slot-lost")) == 1
     assert logged(caplog.records, "jobs.lease.lost") == []
 
@@ -211,7 +210,7 @@ def test_a_slot_that_cannot_be_asked_for_leaves_the_row_to_its_visibility(
     """S-292, S-289: the limiter's lease is taken back, and the other jobs of the pass run."""
     caplog.set_level(logging.INFO, "rowsweep")
 
-    @job("capped", tenant="none", concurrency=1)
+    @job("capped", tenant="none", concurrency=1, retry=Retry(attempts=100))
     def capped(ctx: Ctx) -> None: ...
 
     @job("free", tenant="none")
@@ -290,7 +289,7 @@ def test_a_job_whose_lease_lapsed_finds_its_slot_expired(shop: Shop, caplog: pyt
     began = time.monotonic()
     options = ClaimOptions(queues=["default"], names=["capped"], worker_id="gone", limit=1, visibility_seconds=1.0)
     (taken,) = stores.jobs.claim(options).jobs
-    ttl = 1.0 - (time.monotonic() - began)
+    ttl = max(1.0 - (time.monotonic() - began), 0.001)
     assert stores.slots.acquire("job:capped", limit=1, ttl_seconds=ttl, claim=claim_of(taken)) is not None
     shop.running()
     assert shop.until_state(job_id, "done").claims == 2

@@ -28,6 +28,8 @@ from tests.conftest import UNSAFE_BUT_FAST
 from tests.worker.shop import PostgresHands, Shop, logged, until
 from tests.worker.world import opened
 
+# Five seconds, as promised, and as much for a loaded machine.
+BACK_SECONDS = 10.0
 MARKS = "create table if not exists marks (id bigint generated always as identity primary key, mark text)"
 
 
@@ -124,7 +126,7 @@ def test_a_server_without_room_is_waited_for(small_server: EmbeddedServer, caplo
             assert [finding.level for finding in health.findings] == ["fail"]
         back = real_monotonic()
         shop.until_state(shop.enqueue(mark, "after"), "done")
-        assert real_monotonic() - back < 5
+        assert real_monotonic() - back < BACK_SECONDS
         assert sorted(sql_of(shop, "select mark from marks")) == ["after", "before"]
 
 
@@ -165,7 +167,7 @@ def test_a_server_that_takes_no_writes_is_waited_for(
             connection.execute("select pg_promote()")
             back = real_monotonic()
             shop.until_state(shop.enqueue(mark, "after"), "done")
-            assert real_monotonic() - back < 5
+            assert real_monotonic() - back < BACK_SECONDS
             rows = connection.execute("select mark from marks order by id").fetchall()
         assert rows == [("before",), ("after",)]
 

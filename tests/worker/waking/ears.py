@@ -19,6 +19,9 @@ from tests.worker.shop import BrokenDriver, Shop, until
 
 SLEEPY: dict[str, Any] = {"poll": "60s", "poll_with_wake": "60s", "poll_floor": "30s", "announce_every": "60s"}
 
+# Long before a sleepy worker would look, however loaded the machine.
+SOON_SECONDS = 12.0
+
 
 class Ear:
     """A wake source that the test speaks into; unless it is deaf, it hears what it says itself."""
