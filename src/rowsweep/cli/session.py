@@ -28,8 +28,11 @@ class Session:
         if everywhere.env is not None:
             os.environ["ROWSWEEP_ENV"] = everywhere.env
 
-    def load(self) -> list[str]:
-        """Import what declares the application, and name its jobs and tasks that have none; answer the modules."""
+    def load(self, *, shipped: bool = False) -> list[str]:
+        """Import what declares the application, and name its jobs and tasks that have none; answer the modules.
+
+        With `shipped` the purge of rowsweep's own tables and its task are declared besides, as whatever serves does.
+        """
         from rowsweep.jobs.registry import register_jobs
         from rowsweep.jobs.tasks.registry import register_tasks
 
@@ -37,11 +40,21 @@ class Session:
         for module in [sys.modules[name] for name in names]:
             register_jobs(module)
             register_tasks(module)
+        if shipped:
+            from rowsweep.sweeps.purge.targets.own import declare_retention
+
+            declare_retention()
         return names
 
     @contextmanager
     def app(
-        self, *, declares: bool = False, pooler: bool = False, announces: bool = True, outbox: str | None = None
+        self,
+        *,
+        declares: bool = False,
+        shipped: bool = False,
+        pooler: bool = False,
+        announces: bool = True,
+        outbox: str | None = None,
     ) -> Iterator[App]:
         """Connect, say so where that started the embedded server, and close afterwards.
 
@@ -51,7 +64,7 @@ class Session:
         from rowsweep.app.connecting import connect
 
         if declares:
-            self.load()
+            self.load(shipped=shipped)
         app = connect(self.everywhere.dsn, schema=self.everywhere.schema, pooler=pooler, work=False, outbox=outbox)
         try:
             if announces and app.embedded is not None and app.embedded.started_by_us:

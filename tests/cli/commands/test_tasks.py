@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+import rowsweep as rs
 from tests.cli.command_line import CommandLine, wait_until, write_app
 
 TASKS = """
@@ -65,19 +66,23 @@ def test_tasks_are_listed_with_their_next_run_in_their_zone_and_in_utc(tasks: Co
     set_watermark(dsn, "minutely", datetime(2025, 1, 31, 1, 29, 59, 999_000, tzinfo=UTC))
     answer = tasks("tasks", "ls")
     assert answer.code == 0
-    title, broken, minutely, nightly = answer.out.splitlines()
+    title, broken, minutely, nightly, retention = answer.out.splitlines()
     assert "next (its zone)" in title
     assert "LookupError: no such customer" in broken
     assert "+0545" in minutely
     assert "never" in minutely
     assert nightly.endswith("mail, mail")
     assert "2025-01-31 01:30" in nightly
+    assert retention.startswith("rowsweep-retention")
 
 
 def test_tasks_are_listed_as_json(tasks: CommandLine) -> None:
     """N-106."""
     found = {entry["name"]: entry for entry in tasks("tasks", "ls", "--json").json}
-    assert set(found) == {"broken", "minutely", "nightly"}
+    assert set(found) == {"broken", "minutely", "nightly", "rowsweep-retention"}
+    assert (found["rowsweep-retention"]["cron"], found["rowsweep-retention"]["jobs"]) == (
+        rs.RETENTION_CRON, ["rowsweep-retention"],
+    )  # fmt: skip
     assert found["nightly"]["jobs"] == ["mail", "mail"]
     assert (found["nightly"]["tz"], found["nightly"]["last_fired_at"]) == ("Europe/London", None)
     assert datetime.fromisoformat(found["minutely"]["next_at"]) <= datetime.now(UTC) + timedelta(minutes=1)
@@ -180,6 +185,28 @@ def test_up_fires_and_works_in_one_process_and_drains_both(tasks: CommandLine, d
         *events
     }
     assert {"jobs.worker.draining", "jobs.scheduler.draining", "jobs.worker.stopped"} <= {*events}
+
+
+@pytest.mark.slow
+def test_up_purges_its_own_tables_on_the_hour(tasks: CommandLine, dsn: str) -> None:
+    """S-218, D-39: an hour that came while it was down; the ledger shows the purge as any sweep."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            """insert into x_jobs (id, name, state, input, idempotency_key, run_id, max_attempts, run_at, updated_at)
+               select gen_random_uuid(), 'old', 'done', 'null', n::text, gen_random_uuid(), 1, now(),
+                      now() - case when n <= 3 then 8 else 1 end * interval '1 day'
+                 from generate_series(1, 5) n"""
+        )
+        connection.execute(
+            """insert into x_scheduler_state (task, watermark, updated_at)
+               values ('rowsweep-retention', now() - interval '2 hours', now())"""
+        )
+        with tasks.process("up", "--json") as process:
+            purged = "select status, rows, kind from x_backfills where name = 'rowsweep-retention'"
+            wait_until(lambda: connection.execute(purged).fetchall() == [("done", 3, "purge")])
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        assert connection.execute("select count(*) from x_jobs where name = 'old'").fetchone() == (2,)
 
 
 def test_up_without_a_database_starts_the_embedded_one_with_its_tables(folder: Path) -> None:

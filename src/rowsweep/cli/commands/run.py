@@ -68,7 +68,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
 
     session = session_of(context)
     value = read_json(given, flag="--input")
-    with session.app(declares=True) as app:
+    with session.app(declares=True, shipped=True) as app:
         sweep = get_sweep(name)
         more = confirmation(sweep, confirm)
         launched = sweep.launch(

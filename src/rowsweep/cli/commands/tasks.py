@@ -34,7 +34,7 @@ def ls(context: typer.Context) -> None:
     from rowsweep.show.tables.schedule import tasks_table
 
     session = session_of(context)
-    with session.app(declares=True) as app:
+    with session.app(declares=True, shipped=True) as app:
         store = app.stores().schedules
         watermarks = {} if store is None else store.watermarks()
         now = SystemClock().now()
@@ -57,7 +57,7 @@ def next_runs(
     from rowsweep.show.tables.schedule import occurrences_table
 
     session = session_of(context)
-    session.load()
+    session.load(shipped=True)
     task, now = get_task(name), SystemClock().now()
     zone, found, at = zone_of(task.tz), list[Any](), now
     for _ in range(count):
@@ -78,7 +78,7 @@ def fire(context: typer.Context, name: Name) -> None:
     from rowsweep.show.tables.schedule import fired_table
 
     session = session_of(context)
-    with session.app(declares=True):
+    with session.app(declares=True, shipped=True):
         results = get_task(name).enqueue()
     document = [
         {"job": job.name, "id": result.id, "run_id": result.run_id, "state": result.state,

@@ -108,3 +108,15 @@ def test_a_command_that_serves_declares_retention(
     assert all((kind, tasks) == ("purge", ["rowsweep-retention"]) for kind, tasks, _ in seen)
     if command != "scheduler":
         assert seen[0][2] == ["default"]
+
+
+def test_the_shipped_purge_is_looked_at_and_run_by_its_name(events: CommandLine) -> None:
+    """S-218, D-39: also where no scheduler fires it; it is no sweep of the application's."""
+    assert "rowsweep-retention" not in events("sweeps", "ls").out
+    counted = {
+        entry["target"]: entry["rows"] for entry in events("sweeps", "preview", "rowsweep-retention", "--json").json
+    }
+    assert set(counted.values()) == {0}
+    assert events("run", "rowsweep-retention").code == 0
+    assert events("ledger", "--name", "rowsweep-retention", "--json").json[0]["status"] == "done"
+    assert events("jobs", "names", "--json").json["undeclared"] == []

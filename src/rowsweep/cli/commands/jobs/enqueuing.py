@@ -39,7 +39,7 @@ def enqueue(  # noqa: PLR0913 - one parameter a flag
         "priority": priority,
         "tenant": tenant,
     }
-    with session.app(declares=True):
+    with session.app(declares=True, shipped=True):
         made = get_job(name).enqueue(
             read_json(value, flag="JSON"), **{option: wanted for option, wanted in given.items() if wanted is not None}
         )

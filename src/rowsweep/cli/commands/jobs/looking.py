@@ -79,7 +79,7 @@ def names(context: typer.Context, most: Most = None) -> None:
     from rowsweep.jobs.registry import describe_jobs
 
     session = session_of(context)
-    with session.app(declares=True) as app:
+    with session.app(declares=True, shipped=True) as app:
         declared = describe_jobs()
         unknown = app.operate.undeclared([str(entry["name"]) for entry in declared])
     declared, unknown = declared[:most], unknown[:most]

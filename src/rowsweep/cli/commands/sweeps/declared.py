@@ -61,7 +61,7 @@ def preview(
 
     session = session_of(context)
     value = read_json(given, flag="--input")
-    with session.app(declares=True):
+    with session.app(declares=True, shipped=True):
         frame = _previewed(get_sweep(name), rows, value, allow_effects=allow_effects)
     numeric = [dtype.is_numeric() for dtype in frame.dtypes]
     session.output.table(tables.preview_table(frame.columns, frame.rows(), numeric), frame.to_dicts())

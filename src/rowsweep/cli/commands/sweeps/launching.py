@@ -45,7 +45,7 @@ def launch(  # noqa: PLR0913 - one parameter a flag
 
     session = session_of(context)
     value = read_json(given, flag="--input")
-    with session.app(declares=True) as app, Signals() as signals:
+    with session.app(declares=True, shipped=True) as app, Signals() as signals:
         sweep = get_sweep(name)
         more = confirmation(sweep, confirm)
         run = sweep.launch(
