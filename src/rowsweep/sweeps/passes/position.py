@@ -73,8 +73,17 @@ class Position:
         return replace(self, plan=None)
 
     def finished(self) -> Position:
-        """Answer the position at the end: its cursor is null."""
-        return replace(self, cursor=None, plan=None, ended=True)
+        """Answer the position at the end: its cursor is null.
+
+        A range without an end gets the one that was found: the last key there was. Where it had none its cursor stays,
+        and says that nothing but the keys that come behind it is left of it.
+        """
+        end = replace(self, plan=None, ended=True)
+        if self.range is None or self.range.to is not None:
+            return replace(end, cursor=None)
+        if self.cursor == self.range.after:
+            return end
+        return replace(end, cursor=None, range=replace(self.range, to=self.cursor))
 
     def taking(self, more: KeyRange) -> Position:
         """Answer the position at the beginning of another range, the last one passed."""

@@ -9,7 +9,7 @@ from rowsweep.errors import InvariantBroken, SweepFailed
 from rowsweep.queue.records import LIVE_STATES
 from rowsweep.queue.shards import shard_suffix
 from rowsweep.sweeps.passes.position import PAGES_STEP
-from rowsweep.sweeps.shards.totals import ranges_of
+from rowsweep.sweeps.shards.totals import ranges_of, without_end
 
 if TYPE_CHECKING:
     from rowsweep.queue.shards import ShardJob
@@ -37,7 +37,7 @@ def ended_shards(
 
 def prove_tiling(shards: Sequence[Position], keys: KeySpace, source: BatchConnection, ctx: RunCtx) -> int:
     """Ask the database whether the ranges that were passed cover every key once; answer how many they are."""
-    ranges = ranges_of(shards)
+    ranges = ranges_of(shards) if keys.upper is not None else without_end(ranges_of(shards))
     with source.transaction(reads=True):
         tile = keys.tile(source.connection, ranges)
     if not tile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +10,7 @@ from rowsweep.errors import LeaseLost
 from rowsweep.queue.records import StepPut
 from rowsweep.queue.shards import shard_suffix
 from rowsweep.sweeps.passes.position import PAGES_STEP, KeyRange
+from rowsweep.sweeps.shards.totals import end_of
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -58,6 +59,31 @@ class Lending:
                 return taken
         return None
 
+    def rest(self, at: Position, ended: Sequence[Position]) -> Position | None:
+        """Begin with the keys that came behind the last range since, and answer the stored position; None without any.
+
+        All shards have `ended`: the one that was in the last range did so while others were at theirs.
+        """
+        end = end_of(ended)
+        if end is None or self.keys.upper is not None:
+            return None
+        with self.source.transaction():
+            if not self.keys.goes_on_behind(self.source.connection, end):
+                return None
+        mine = at.taking(KeyRange(after=end, to=None))
+        with self.held.transaction():
+            stores = self.held.stores
+            if not stores.steps.guard(self.ctx.claim):
+                raise self._lost()
+            self._put(stores, PAGES_STEP + shard_suffix(self.number), mine)
+        return mine
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"The claim of {self.ctx.job!r} was lost before it took another range.",
+            fix=f"rowsweep jobs show {self.ctx.job_id}",
+        )
+
     def _shards(self) -> list[ShardJob]:
         shards = self.ctx.driver.stores().shards
         return [] if shards is None else shards.jobs(self.ctx.run_id, step=PAGES_STEP)
@@ -77,10 +103,7 @@ class Lending:
         with self.held.transaction():
             stores = self.held.stores
             if stores.shards is None or not stores.shards.hold(ctx.claim, owner.job_id):
-                raise LeaseLost(
-                    f"The claim of {ctx.job!r} was lost before it took another range.",
-                    fix=f"rowsweep jobs show {ctx.job_id}",
-                )
+                raise self._lost()
             stored = stores.steps.get(ctx.run_id, step)
             theirs = self.read(None if stored is None else stored.output, step)
             if theirs.ended or theirs.range is None or not self._is_inside(middle, left_of(theirs)):

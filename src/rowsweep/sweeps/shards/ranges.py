@@ -133,6 +133,11 @@ class KeySpace:
         values = range_values((at, key, None) for at, key in enumerate(keys))
         return [at for (at,) in run(connection, self.statements.ordered(), values).fetchall()]
 
+    def goes_on_behind(self, connection: psycopg.Connection[Any], key: Key) -> bool:
+        """Say whether there are keys behind one, whatever the sweep's condition says of their rows."""
+        statement = replace(self.statements, bounded=False).halfway(1, started=True)
+        return run(connection, statement, cursor_values("c", key)).fetchone() is not None
+
     def _by_histogram(self, connection: psycopg.Connection[Any], ranges: int) -> list[Key]:
         import psycopg
 

@@ -154,15 +154,29 @@ class Sharded(Pass):
         step = self._ctx.step.read(self._step)
         return None if step is None else step.output
 
-    def _take_more(self) -> bool:
-        """Go on with a part of what another shard has left, where that is worth it."""
-        self._heed_latest()
-        lending = Lending(
+    def _take_rest(self) -> bool:
+        """Go on with what came behind the last range after its end was passed, if anything did."""
+        while True:
+            self._heed_latest()
+            try:
+                self._at = self._lending().rest(self._at, self._ended) or self._at
+            except Exception as error:  # noqa: BLE001 - sorted there, and raised again unless it passes
+                self._recover(error)
+                if self._at.ended:
+                    continue
+            return not self._at.ended
+
+    def _lending(self) -> Lending:
+        return Lending(
             ctx=self._ctx, number=self._number, source=self._source, held=self._held, keys=self._keys,
             read=self._position,
         )  # fmt: skip
+
+    def _take_more(self) -> bool:
+        """Go on with a part of what another shard has left, where that is worth it."""
+        self._heed_latest()
         try:
-            self._at = lending.take(self._at, at_least=self._worth_taking()) or self._at
+            self._at = self._lending().take(self._at, at_least=self._worth_taking()) or self._at
         except Exception as error:  # noqa: BLE001 - sorted there, and raised again unless it passes
             self._recover(error)
         return not self._at.ended
@@ -218,10 +232,14 @@ class Sharded(Pass):
             super()._behind_pages()
         elif self._number == 1:
             self._ended = self._await_others()
+            self._pacer = Pacer(self._rate(), SystemClock())
+            if self._take_rest():
+                self._walk("run")
+                self._report_again()
+                self._ended = self._await_others()
             self._at = self._sum(self._ended)
             self._is_alone = True
             self._progress = Progress(self._ledger().get(self._ctx.run_id))
-            self._pacer = Pacer(self._rate(), SystemClock())
             super()._behind_pages()
 
     def _finish(self) -> dict[str, Any]:

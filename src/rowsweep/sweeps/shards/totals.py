@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.queue.records import MOST_SAMPLES, SweepTotals
@@ -25,8 +26,35 @@ def summed(shards: Sequence[Position]) -> Position:
 
 
 def ranges_of(shards: Sequence[Position]) -> list[KeyRange]:
-    """Answer every range that any of them passed."""
-    return [each for at in shards for each in (*at.behind, at.range) if each is not None]
+    """Answer every range that any of them passed; one without an end only where nothing was found behind its beginning.
+
+    Where keys were, by now, another range begins where that one does.
+    """
+    ranges = [each for at in shards for each in (*at.behind, at.range) if each is not None]
+    ended = [each for each in ranges if each.to is not None]
+    begun = {each.after for each in ended}
+    return [*ended, *dict.fromkeys(each for each in ranges if each.to is None and each.after not in begun)]
+
+
+def end_of(shards: Sequence[Position]) -> tuple[str, ...] | None:
+    """Answer the last key that shards which have all ended know of; None where a bound was set to what they pass."""
+    ranges = ranges_of(shards)
+    for at in shards:
+        if at.range is not None and at.range.to is None and at.range in ranges:
+            return at.cursor
+    last = _last_of(ranges)
+    return None if last is None else last.to
+
+
+def without_end(ranges: Sequence[KeyRange]) -> list[KeyRange]:
+    """Answer ranges that begin at each other's ends with none to the last of them: nothing was found behind it."""
+    last = _last_of(ranges)
+    return [replace(each, to=None) if each is last else each for each in ranges]
+
+
+def _last_of(ranges: Sequence[KeyRange]) -> KeyRange | None:
+    begun = {each.after for each in ranges}
+    return next((each for each in ranges if each.to not in begun), None)
 
 
 def final_figures(row: Backfill, shards: Sequence[Position]) -> list[ShardFigures]:

@@ -24,6 +24,7 @@ from rowsweep.sweeps.poison.closing import rejected_of
 from rowsweep.sweeps.registry import get_sweep
 from rowsweep.sweeps.run import ledger_of
 from rowsweep.sweeps.setup import Setup, check_rows, check_source
+from rowsweep.sweeps.shards.totals import ranges_of, without_end
 from rowsweep.sweeps.spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ class _Asked:
     def _covered(self) -> tuple[KeyRange, ...]:
         """Answer the ranges that each job of the run has gone over."""
         places = [as_checkpoint(step.output, step.name) for step in _with(self.steps, PAGES_STEP)]
+        if self.setup.upper is None and all(at.range is not None and at.ended for at in places):
+            return tuple((each.after, each.to) for each in without_end(ranges_of(places)))
         return tuple(covered for at in places for covered in _behind(at, self.setup.upper))
 
 
