@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from rowsweep.app import agents
-from rowsweep.jobs import handle, settled
+from rowsweep.jobs import handle
+from rowsweep.jobs.attempts import settled
 from rowsweep.lifecycle import configure_lifecycle
 from rowsweep.operate import pages
 from rowsweep.options import duration

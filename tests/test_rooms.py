@@ -12,8 +12,8 @@ from typing import Any, get_args
 import pytest
 
 import rowsweep as rs
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.handle import JobOptions
-from rowsweep.jobs.retry import Retry
 from rowsweep.queue import contract, records, verdicts
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.worker.options import WorkerOptions

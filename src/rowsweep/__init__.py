@@ -21,13 +21,13 @@ from rowsweep.app.verbs import (
     work,
 )
 from rowsweep.errors import RowsweepError
+from rowsweep.jobs.attempts.retry import Retry
+from rowsweep.jobs.attempts.settled import Settled
 from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.handle import JobHandle
 from rowsweep.jobs.request import EnqueueOptions, EnqueueResult
-from rowsweep.jobs.retry import Retry
-from rowsweep.jobs.settled import Settled
 from rowsweep.jobs.tasks.declare import task
 from rowsweep.jobs.tasks.handle import TaskHandle
 from rowsweep.lifecycle import configure_lifecycle

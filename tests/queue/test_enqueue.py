@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rowsweep.jobs.json_form import json_form
+from rowsweep.jobs.values.json_form import json_form
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.records import FINISHED_STATES, LIVE_STATES
 from tests.queue.world import World, fresh_id, is_near, new_job

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowsweep.jobs.failure import Failure
+from rowsweep.jobs.attempts.failure import Failure
 from rowsweep.queue.records import Claim, claim_of
 from rowsweep.queue.verdicts import (
     Bury,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from rowsweep.jobs.failure import Failure
+from rowsweep.jobs.attempts.failure import Failure
 from rowsweep.queue.contract import (
     Driver,
     InspectionStore,

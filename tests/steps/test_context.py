@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from rowsweep.errors import Aborted, Interrupted, LeaseLost
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from rowsweep.queue.bus import publish_event, use_event_bus
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.signals import RunSignal

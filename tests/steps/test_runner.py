@@ -14,10 +14,10 @@ import pytest
 
 from rowsweep.errors import Aborted, Draining, DuplicateStep, Interrupted, InvalidStepOutput, LeaseLost, StepKindChanged
 from rowsweep.jobs.ambient import new_id
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.request import NewJob
-from rowsweep.jobs.retry import Retry
 from rowsweep.queue.records import ClaimOptions, Job, claim_of
 from rowsweep.signals import RunSignal
 from rowsweep.steps.context import RunCtx

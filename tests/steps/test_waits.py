@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rowsweep.errors import InvalidOption, StepKindChanged
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from rowsweep.queue.bus import publish_event, use_event_bus
 from rowsweep.queue.contract import Stores
 from rowsweep.queue.events import Event

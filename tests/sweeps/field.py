@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 
 from rowsweep.app.app import App
-from rowsweep.jobs.retry import Retry
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.records import Backfill, Job, Step
 from rowsweep.sweeps.batch.chain import _Behind

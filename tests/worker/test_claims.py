@@ -106,7 +106,7 @@ def test_a_slow_queue_does_not_hold_up_another(memory: Shop) -> None:
 
 def test_a_claim_names_one_queue_and_the_declared_jobs(memory: Shop) -> None:
     """S-065, N-030, D-16, S-096: limited to the runs that are free."""
-    from rowsweep.jobs.retry import Retry
+    from rowsweep.jobs.attempts.retry import Retry
 
     @job("kept", tenant="none")
     def kept(ctx: Ctx) -> None: ...

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from rowsweep.errors import Interrupted
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from rowsweep.queue.records import ClaimOptions
 from tests.worker.shop import BrokenDriver, Shop, logged, until
 

@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from rowsweep.errors import RateLimited
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from rowsweep.telemetry import instruments
 from rowsweep.telemetry.instruments import Depth
 from rowsweep.telemetry.otel.spans import OtelTracer

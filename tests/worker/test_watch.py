@@ -6,12 +6,12 @@ import threading
 from typing import Any
 from uuid import UUID
 
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.handle import JobHandle, JobOptions
-from rowsweep.jobs.inputs import InputType
 from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.registry import register
-from rowsweep.jobs.retry import Retry
+from rowsweep.jobs.values.inputs import InputType
 from rowsweep.queue.contract import LedgerStore
 from rowsweep.queue.records import Asked, NewBackfill
 from rowsweep.steps.context import RunCtx

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.jobs.json_form import json_text, safe_json
+from rowsweep.jobs.values.json_form import json_text, safe_json
 from rowsweep.show.words.clean import clean, clean_lines
 from rowsweep.show.words.values import number
 

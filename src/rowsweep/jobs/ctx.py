@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.queue.events import Event
     from rowsweep.signals import RunSignal
 

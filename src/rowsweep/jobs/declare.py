@@ -7,16 +7,16 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
+from rowsweep.jobs.attempts.retry import Retry
+from rowsweep.jobs.attempts.settled import Hook, Settled, check_hook
 from rowsweep.jobs.concurrency import Keyed, declared_concurrency
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.handle import JobHandle, JobOptions
-from rowsweep.jobs.inputs import InputType
 from rowsweep.jobs.limits import EVENT_POLL, Length, check_length
 from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.request import check_key, check_queue
-from rowsweep.jobs.retry import Retry
-from rowsweep.jobs.settled import Hook, Settled, check_hook
 from rowsweep.jobs.tenancy import Tenant, check_tenant
+from rowsweep.jobs.values.inputs import InputType
 from rowsweep.options import count
 
 In = TypeVar("In")

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowsweep.jobs.ambient import FreshId
-    from rowsweep.jobs.inputs import InputType
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.attempts.retry import Retry
+    from rowsweep.jobs.attempts.settled import Hook
     from rowsweep.jobs.origin import Origin
     from rowsweep.jobs.request import EnqueueResult
-    from rowsweep.jobs.retry import Retry
-    from rowsweep.jobs.settled import Hook
     from rowsweep.jobs.tenancy import Tenant
+    from rowsweep.jobs.values.inputs import InputType
+    from rowsweep.jobs.values.json_form import Json
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.jobs.ambient import FreshId
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 MAX_KEY: Final = 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.json_form import json_text
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from rowsweep.jobs.json_form import safe_json
+from rowsweep.jobs.values.json_form import safe_json
 from rowsweep.operate.pages import job_cursor
 
 if TYPE_CHECKING:

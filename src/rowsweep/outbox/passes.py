@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.errors import DriverUnavailable, NotImplementedByDriver, SchemaMissing, SchemaOutdated, TimedOut
-from rowsweep.jobs.failure import failure_for_row
-from rowsweep.jobs.retry import Retry, backoff_seconds
+from rowsweep.jobs.attempts.failure import failure_for_row
+from rowsweep.jobs.attempts.retry import Retry, backoff_seconds
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rowsweep.errors import DriverUnavailable, InvalidOption, NotImplementedByDriver
 from rowsweep.jobs import ambient
-from rowsweep.jobs.json_form import NoJsonForm, json_form
 from rowsweep.jobs.limits import check_length
 from rowsweep.jobs.request import check_text
+from rowsweep.jobs.values.json_form import NoJsonForm, json_form
 from rowsweep.options import count
 from rowsweep.queue.events import NewEvent, check_instant
 

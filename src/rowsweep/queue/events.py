@@ -13,7 +13,7 @@ from rowsweep.errors import InvalidOption
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from rowsweep.jobs.failure import Failure
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.attempts.failure import Failure
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.queue.records import Claim, JobState
 
 

@@ -9,7 +9,7 @@ from rowsweep.queue.records import StepPut
 from rowsweep.steps.output import output_form
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.queue.records import Recorded
     from rowsweep.steps.runner import StepRunner
 

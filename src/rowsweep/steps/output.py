@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvalidStepOutput
-from rowsweep.jobs.json_form import NoJsonForm, json_form, json_text
+from rowsweep.jobs.values.json_form import NoJsonForm, json_form, json_text
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 
 def output_form(name: str, output: object) -> Json:

@@ -6,7 +6,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Final
 
-from rowsweep.jobs.json_form import safe_json
+from rowsweep.jobs.values.json_form import safe_json
 from rowsweep.options import finite, invalid_option
 from rowsweep.telemetry.text import storable_text
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rowsweep.clock import Clock
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 MAX_MESSAGE: Final = 500
 

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rowsweep.errors import Aborted, Draining, Interrupted, LeaseLost, StepKindChanged, Suspend, TimedOut
-from rowsweep.jobs.failure import failure_for_row
+from rowsweep.jobs.attempts.failure import failure_for_row
 from rowsweep.queue.records import StepPut
 from rowsweep.steps.checkpoint import MovingStep
 from rowsweep.steps.options import StepOptions

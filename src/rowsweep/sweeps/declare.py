@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpac
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.handle import JobOptions
 from rowsweep.jobs.origin import origin_of
-from rowsweep.jobs.retry import Retry
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import Rate
 from rowsweep.sweeps.executors.declared import shown_executor
@@ -25,7 +25,7 @@ from rowsweep.sweeps.spec import OnError, SweepSpec, checksum
 if TYPE_CHECKING:
     import polars as pl
 
-    from rowsweep.jobs.settled import Settled
+    from rowsweep.jobs.attempts.settled import Settled
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.batch import Batch
     from rowsweep.sweeps.keyset.catalog import Column, Table

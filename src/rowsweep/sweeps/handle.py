@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast
 
 from rowsweep.errors import InvalidDeclaration
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.declare import job_options
 from rowsweep.jobs.handle import JobHandle, JobOptions
-from rowsweep.jobs.json_form import json_text
 from rowsweep.jobs.origin import Origin
-from rowsweep.jobs.retry import Retry
+from rowsweep.jobs.values.json_form import json_text
 from rowsweep.options import rate as parse_rate
 from rowsweep.sweeps.health.choice import INHERIT, checks_of, name_of
 from rowsweep.sweeps.launches import gate

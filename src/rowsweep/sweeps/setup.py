@@ -19,7 +19,7 @@ from rowsweep.sweeps.late.convergence import converges
 from rowsweep.sweeps.refusals import refuse_changed
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.sweeps.keyset.rows import Rows
     from rowsweep.sweeps.spec import PassSpec, SweepSpec
 

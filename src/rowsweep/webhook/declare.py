@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from rowsweep.clock import SystemClock
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import registry
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.declare import job_options
 from rowsweep.jobs.handle import JobHandle
 from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.request import check_text
-from rowsweep.jobs.retry import Retry
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import count, duration, one_of
 from rowsweep.webhook.delivery import Deliverer, DeliverySpec

@@ -18,8 +18,8 @@ from rowsweep.errors import (
     InvalidOption,
     WebhookError,
 )
-from rowsweep.jobs.json_form import json_form, json_text
 from rowsweep.jobs.request import check_text
+from rowsweep.jobs.values.json_form import json_form, json_text
 from rowsweep.webhook.endpoint import Delivery, Endpoint
 from rowsweep.webhook.retry_after import retry_after_seconds
 from rowsweep.webhook.signing import SignatureFormat, sign_webhook

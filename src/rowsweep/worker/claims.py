@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowsweep.jobs.handle import JobHandle
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.queue.records import Job, Look, WorkerInfo
     from rowsweep.worker.admission.busy import BusyCaps
     from rowsweep.worker.equipment import Equipment

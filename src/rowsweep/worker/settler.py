@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.errors import InvariantBroken
-from rowsweep.jobs.failure import Failure
+from rowsweep.jobs.attempts.failure import Failure
 from rowsweep.queue.verdicts import Bury, Defer, Done, Drop, Refuse, Retry
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper

@@ -12,8 +12,8 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.errors import InvalidOption, RowsweepError, SweepCancelled, SweepFailed
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.registry import reset_jobs
-from rowsweep.jobs.retry import Retry
 from rowsweep.queue.records import FINISHED_STATES, Tuning
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.shards import amount, opening

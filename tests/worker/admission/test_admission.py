@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from tests.worker.admission.holders import holders, same
 from tests.worker.shop import Shop, logged, until
 

@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 
 from rowsweep.errors import ConcurrencyUnenforceable, DriverUnavailable
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from rowsweep.queue.contract import Driver, Stores
 from rowsweep.queue.holds import SlotStore
 from rowsweep.queue.records import ClaimOptions, claim_of

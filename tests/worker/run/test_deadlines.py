@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from rowsweep.errors import Interrupted, InvalidOption
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from tests.worker.shop import Shop, logged, until
 from tests.worker.world import memory, postgres, queue_connection, queue_dsn, shop
 

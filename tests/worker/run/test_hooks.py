@@ -12,13 +12,13 @@ import pytest
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs import ambient
+from rowsweep.jobs.attempts.retry import Retry
+from rowsweep.jobs.attempts.settled import Settled
 from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.handle import JobHandle
 from rowsweep.jobs.registry import reset_jobs
-from rowsweep.jobs.retry import Retry
-from rowsweep.jobs.settled import Settled
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.records import LEASE_LAPSED_FINAL_ATTEMPT, ClaimOptions
 from rowsweep.worker.run import hooks

@@ -13,12 +13,12 @@ import pytest
 
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import RateLimited
+from rowsweep.jobs.attempts.retry import Retry
+from rowsweep.jobs.attempts.settled import Settled
 from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.handle import JobHandle
-from rowsweep.jobs.retry import Retry
-from rowsweep.jobs.settled import Settled
 from rowsweep.queue.counters import CounterBucket
 from rowsweep.worker.run.execution import Outcome
 from tests.worker.shop import Shop, logged, until

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rowsweep.errors import DriverUnavailable, InvalidOption
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from rowsweep.steps.progress import MAX_MESSAGE, Progress
 from rowsweep.testing.clock import FakeClock
 from tests.worker.shop import BrokenDriver, Shop, logged, until

@@ -12,10 +12,10 @@ import pytest
 
 from rowsweep.errors import RateLimited
 from rowsweep.jobs import ambient
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.registry import reset_jobs
-from rowsweep.jobs.retry import Retry
 from tests.worker.shop import Shop, logged, until
 
 NOW = Retry(attempts=3, base="0s", jitter=False)

@@ -18,10 +18,10 @@ from rowsweep.errors import (
     RowsweepError,
     Suspend,
 )
+from rowsweep.jobs.attempts.retry import Retry as Policy
 from rowsweep.jobs.handle import JobHandle, JobOptions
-from rowsweep.jobs.inputs import InputType
 from rowsweep.jobs.origin import origin_of
-from rowsweep.jobs.retry import Retry as Policy
+from rowsweep.jobs.values.inputs import InputType
 from rowsweep.queue.contract import Driver
 from rowsweep.queue.records import Job, claim_of
 from rowsweep.queue.verdicts import Bury, Defer, Done, Drop, GiveBack, Park, Retry

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
-from rowsweep.jobs.retry import Retry
 from tests.worker.shop import Shop, until
 from tests.worker.waking.ears import SLEEPY, SOON_SECONDS, awake, overheard
 
@@ -31,7 +31,7 @@ def test_a_statement_says_each_queue_once_however_many_rows_there_are(postgres: 
 
 def test_settles_and_verbs_say_what_they_make_due(postgres: Shop, queue_dsn: str) -> None:
     """D-25: a settle that leaves a row due soon, requeue, promote, resume; not a completion, not a shed."""
-    from rowsweep.jobs.failure import Failure
+    from rowsweep.jobs.attempts.failure import Failure
     from rowsweep.queue.records import ClaimOptions, claim_of
     from rowsweep.queue.selection import JobSet
     from rowsweep.queue.verdicts import Bury, Done, GiveBack, Settlement, Shed, Verdict

@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rowsweep.jobs.failure import attribute_of
+from rowsweep.jobs.attempts.failure import attribute_of
 from rowsweep.sweeps.blame import place_of
 from rowsweep.sweeps.executors.orders import dumps
 

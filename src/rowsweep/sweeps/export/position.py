@@ -11,7 +11,7 @@ from rowsweep.sweeps.refusals import foreign_checkpoint
 from rowsweep.sweeps.shards.totals import summed
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 PART_STEPS = "part:"
 

@@ -11,7 +11,7 @@ from rowsweep.sweeps.refusals import refuse_changed
 from rowsweep.sweeps.setup import Setup, set_up
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.sweeps.export.spec import ExportSpec
 
 

@@ -11,7 +11,7 @@ from rowsweep.options import invalid_option
 from rowsweep.sweeps.health.signals import NAMES, HealthCheck, Signal, default_signals, signal_of
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 INHERIT: Final = object()
 _EXPECTED: Final = "functions that answer None or the reason to wait, signals such as rs.replica_lag_below, or None"

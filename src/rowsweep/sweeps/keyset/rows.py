@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rowsweep.errors import InvalidDeclaration
-from rowsweep.jobs.json_form import NoJsonForm, json_form
+from rowsweep.jobs.values.json_form import NoJsonForm, json_form
 
 Until = Literal["end", "start"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.sweeps.keyset.cursor import run
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.sweeps.keyset.catalog import Table
 
 # A writer holds its lock on the table, or on a sequence that gave it a key, until it ends; a prepared one too. Its

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.sweeps.refusals import foreign_checkpoint
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 SETUP_STEP: Final = "sweep:setup"
 PAGES_STEP: Final = "sweep:pages"

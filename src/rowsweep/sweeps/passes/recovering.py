@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import Interrupted, LeaseLost, RowsweepError
-from rowsweep.jobs.classify import Stop, decide
+from rowsweep.jobs.attempts.classify import Stop, decide
 from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.batch.connection import CommitUnknown
 from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, name_of

@@ -15,7 +15,7 @@ from rowsweep.errors import (
     TooManyRejected,
     TransactionEnded,
 )
-from rowsweep.jobs.classify import classify
+from rowsweep.jobs.attempts.classify import classify
 from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.batch.connection import CommitUnknown
 from rowsweep.sweeps.batch.patience import database_error, is_passing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rowsweep.jobs.classify import classify
+from rowsweep.jobs.attempts.classify import classify
 from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.in_place import SetWork
 from rowsweep.sweeps.batch.work import AtomicWork, PageWork

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.sweeps.refusals import foreign_checkpoint
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 _SHOWN_KEYS: Final = 20
 Blocked = Mapping[str, Mapping[str, Any]]

@@ -12,7 +12,7 @@ from rowsweep.queue.shards import ShardFigures, shard_suffix
 from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.queue.contract import LedgerStore, Stores
     from rowsweep.queue.records import NewBackfill, NewJob
     from rowsweep.steps.context import RunCtx

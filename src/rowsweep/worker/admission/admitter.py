@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from rowsweep.jobs.attempts.failure import failure_for_row
 from rowsweep.jobs.concurrency import key_busy
-from rowsweep.jobs.failure import failure_for_row
 from rowsweep.queue.verdicts import GiveBack, Refuse, Shed
 from rowsweep.signals import RunSignal
 from rowsweep.telemetry.events import emit

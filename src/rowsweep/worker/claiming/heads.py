@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
 
 HEAD_SECONDS: Final = 1.0
 

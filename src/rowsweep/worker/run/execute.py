@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.errors import Aborted
 from rowsweep.jobs import ambient
 from rowsweep.jobs.ambient import Surroundings
+from rowsweep.jobs.attempts.failure import headline
 from rowsweep.jobs.ctx import Actor
-from rowsweep.jobs.failure import headline
 from rowsweep.steps.context import RunCtx
 from rowsweep.steps.options import StepOptions
 from rowsweep.steps.runner import StepRunner

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.errors import OnSettledFailed
 from rowsweep.jobs import ambient
 from rowsweep.jobs.ambient import Surroundings
-from rowsweep.jobs.failure import headline
-from rowsweep.jobs.settled import ON_SETTLED_ATTEMPTS, ON_SETTLED_PAUSES, Hook, Settled, SettledOutcome
+from rowsweep.jobs.attempts.failure import headline
+from rowsweep.jobs.attempts.settled import ON_SETTLED_ATTEMPTS, ON_SETTLED_PAUSES, Hook, Settled, SettledOutcome
 from rowsweep.queue.verdicts import Bury, Done, Drop, Refuse
 from rowsweep.signals import RunSignal
 from rowsweep.telemetry.events import emit

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import Aborted, AttemptsExhausted, Draining, Interrupted, LeaseLost, RateLimited, Suspend
-from rowsweep.jobs.classify import Again, decide
-from rowsweep.jobs.failure import failure_for_row, headline
-from rowsweep.jobs.json_form import NoJsonForm, json_form, json_text, safe_json
+from rowsweep.jobs.attempts.classify import Again, decide
+from rowsweep.jobs.attempts.failure import failure_for_row, headline
+from rowsweep.jobs.values.json_form import NoJsonForm, json_form, json_text, safe_json
 from rowsweep.queue.verdicts import Bury, Defer, Done, Drop, GiveBack, Park, Retry
 from rowsweep.telemetry.events import emit
 from rowsweep.worker.run.deadlines import overdue
@@ -15,8 +15,8 @@ from rowsweep.worker.run.execution import Ending
 
 if TYPE_CHECKING:
     from rowsweep.errors import RowsweepError
-    from rowsweep.jobs.classify import Stop
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.attempts.classify import Stop
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.queue.records import Job
     from rowsweep.signals import RunSignal
     from rowsweep.steps.runner import StepRunner

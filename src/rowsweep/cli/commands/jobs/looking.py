@@ -88,7 +88,7 @@ def names(context: typer.Context, most: Most = None) -> None:
 
 
 def _pairs(job: JobView, steps: Sequence[StepView]) -> list[tuple[str, str]]:
-    from rowsweep.jobs.json_form import json_text, safe_json
+    from rowsweep.jobs.values.json_form import json_text, safe_json
 
     shown = {name: value for name, value in job.as_json().items() if value is not None}
     if words := values.progress(job.progress):

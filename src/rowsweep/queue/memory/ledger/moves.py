@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from rowsweep.jobs.failure import Failure
+from rowsweep.jobs.attempts.failure import Failure
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.shards import shard_number
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import NotCancellable, SweepNotFound, SweepNotLive
-from rowsweep.jobs.failure import Failure
+from rowsweep.jobs.attempts.failure import Failure
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.ledger.moves import OPEN_STATUSES, ended_row, with_status
 from rowsweep.queue.memory.settle import PARKED_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.json_form import json_text
 from rowsweep.options import count
 from rowsweep.queue.events import Published
 from rowsweep.queue.postgres.sql import load

@@ -9,7 +9,7 @@ from itertools import groupby, tee
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import InvariantBroken, NoQueuesNamed
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.json_form import json_text
 from rowsweep.options import count
 from rowsweep.queue.postgres.arrays import Longs, Texts, Uuids, texts_or_none
 from rowsweep.queue.postgres.session import JoinedSession, PooledSession

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg.errors import DivisionByZero
 
 from rowsweep.errors import InvariantBroken
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.json_form import json_text
 from rowsweep.options import count
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records

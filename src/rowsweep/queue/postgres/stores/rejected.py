@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import InvariantBroken
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.json_form import json_text
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.rejected import RejectedRow
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.json_form import json_text
 from rowsweep.queue.postgres.arrays import Longs, Uuids, texts_or_none
 from rowsweep.queue.verdicts import (
     Bury,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from rowsweep.jobs.failure import Failure
+    from rowsweep.jobs.attempts.failure import Failure
     from rowsweep.queue.verdicts import Settlement, Verdict
 
 PARKED_SECONDS: Final = 3600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import LeaseLost
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.json_form import json_text
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.jobs import claim_values

@@ -19,7 +19,7 @@ from rowsweep.sweeps.setup import settings_for
 if TYPE_CHECKING:
     from psycopg.sql import Composed
 
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.queue.records import Wanted
     from rowsweep.sweeps.batch.work import PageWork
     from rowsweep.sweeps.setup import Setup

@@ -17,7 +17,7 @@ from rowsweep.sweeps.refusals import refuse_changed
 from rowsweep.sweeps.setup import check_rows, estimate_rows
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.json_form import Json
+    from rowsweep.jobs.values.json_form import Json
     from rowsweep.sweeps.purge.targets.target import RowTarget
 
 _DEEPEST: Final = 8

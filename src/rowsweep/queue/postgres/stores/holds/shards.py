@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from psycopg.errors import DivisionByZero
 
 from rowsweep.errors import InvariantBroken
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.json_form import json_text
 from rowsweep.queue.postgres.sql import load
 from rowsweep.queue.postgres.stores.jobs import claim_values
 from rowsweep.queue.records import MOST_SAMPLES, BatchClosed

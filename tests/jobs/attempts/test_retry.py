@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowsweep.errors import InvalidOption
-from rowsweep.jobs.retry import Retry, backoff_seconds, stated_seconds
+from rowsweep.jobs.attempts.retry import Retry, backoff_seconds, stated_seconds
 
 SECONDS = st.floats(0, 1e6).map(lambda seconds: timedelta(seconds=seconds))
 POLICIES = st.builds(

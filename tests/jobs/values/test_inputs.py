@@ -15,8 +15,8 @@ import pytest
 from typing_extensions import TypedDict
 
 from rowsweep.errors import InvalidInput
-from rowsweep.jobs.inputs import MAX_BYTES, InputType
-from rowsweep.jobs.json_form import json_text
+from rowsweep.jobs.values.inputs import MAX_BYTES, InputType
+from rowsweep.jobs.values.json_form import json_text
 
 
 class Colour(enum.Enum):

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rowsweep.jobs.json_form import NoJsonForm, json_form, json_text, safe_json
+from rowsweep.jobs.values.json_form import NoJsonForm, json_form, json_text, safe_json
 from rowsweep.queue.memory import jsonb
 from rowsweep.telemetry.text import is_encodable, safe_text
 

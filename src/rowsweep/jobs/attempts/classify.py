@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from rowsweep.errors import RateLimited, RetryClass
-from rowsweep.jobs.failure import attribute_of
-from rowsweep.jobs.retry import backoff_seconds, stated_seconds
+from rowsweep.jobs.attempts.failure import attribute_of
+from rowsweep.jobs.attempts.retry import backoff_seconds, stated_seconds
 
 if TYPE_CHECKING:
-    from rowsweep.jobs.retry import Retry
+    from rowsweep.jobs.attempts.retry import Retry
 
 _CLASSES: Final = get_args(RetryClass)
 _warned: Final[weakref.WeakSet[type[BaseException]]] = weakref.WeakSet()

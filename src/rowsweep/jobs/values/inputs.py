@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import InvalidDeclaration, InvalidInput
-from rowsweep.jobs.json_form import Json, NoJsonForm, check_form, json_text
+from rowsweep.jobs.values.json_form import Json, NoJsonForm, check_form, json_text
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

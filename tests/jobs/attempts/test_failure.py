@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rowsweep.errors import UnknownJob
-from rowsweep.jobs.failure import code_of, failure_for_row, headline
+from rowsweep.jobs.attempts.failure import code_of, failure_for_row, headline
 from rowsweep.jobs.registry import get_job
 from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.text import error_text

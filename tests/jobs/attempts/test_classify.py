@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rowsweep import errors
 from rowsweep.errors import DeliveryThrottled, InvalidInput, KeyBusy, LeaseLost, Overloaded, RateLimited, TimedOut
-from rowsweep.jobs.classify import Again, Stop, classify, decide
-from rowsweep.jobs.retry import Retry, backoff_seconds
+from rowsweep.jobs.attempts.classify import Again, Stop, classify, decide
+from rowsweep.jobs.attempts.retry import Retry, backoff_seconds
 
 STEADY = Retry(base="10s", max_delay="1m", jitter=False)
 
