@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from rowsweep.queue.postgres.prepared import run_prepared
+from rowsweep.queue.postgres.statements.prepared import run_prepared
 
 
 def note_statements(patch: pytest.MonkeyPatch, note: Callable[[str, Any], None]) -> None:
@@ -24,4 +24,4 @@ def note_statements(patch: pytest.MonkeyPatch, note: Callable[[str, Any], None])
         return run_prepared(connection, text, values)
 
     patch.setattr(psycopg.Cursor, "execute", executes)
-    patch.setattr("rowsweep.queue.postgres.session.run_prepared", runs)
+    patch.setattr("rowsweep.queue.postgres.statements.session.run_prepared", runs)

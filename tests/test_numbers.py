@@ -23,6 +23,7 @@ from rowsweep.queue.memory.events.bus import MemoryEventBus
 from rowsweep.queue.postgres import connections
 from rowsweep.queue.postgres.bus import PostgresEventBus
 from rowsweep.queue.postgres.stores import jobs
+from rowsweep.queue.stores import workers
 from rowsweep.queue.waking import wake
 from rowsweep.scheduler.leaders import LeaseLeader
 from rowsweep.scheduler.options import SchedulerOptions
@@ -50,7 +51,7 @@ WORKER, RELAY, SCHEDULER = WorkerOptions(), RelayOptions(), SchedulerOptions()
 EVENT_POLL = next(field.default for field in dataclasses.fields(handle.JobOptions) if field.name == "event_poll")
 NUMBERS: dict[str, Any] = {
     "visibility timeout | 30 s": {plain(WORKER.visibility), records.DEFAULT_VISIBILITY_SECONDS},
-    "queue depth sampled, worker announced | 15 s": {records.SAMPLE_SECONDS, plain(WORKER.announce_every)},
+    "queue depth sampled, worker announced | 15 s": {workers.SAMPLE_SECONDS, plain(WORKER.announce_every)},
     "lease renewal | 10 s": [WORKER.renew_seconds],
     "drain budget / margin | 25 s / 2 s": [default(configure_lifecycle, "deadline"), WORKER.margin],
     "keeper's own statement timeout | 5 s (f)": [connections.CONTROL_STATEMENT_SECONDS],

@@ -16,6 +16,7 @@ from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.handle import JobOptions
 from rowsweep.queue import contract, records, verdicts
 from rowsweep.queue.memory.driver import MemoryDriver
+from rowsweep.queue.stores import ledger
 from rowsweep.worker.options import WorkerOptions
 from rowsweep.worker.run.execution import Outcome
 from rowsweep.worker.tally import Tally, WorkerStats
@@ -70,7 +71,8 @@ def test_the_stores_of_the_contract_are_filled_in_by_both_drivers() -> None:
     """S-008, S-058: at most eight methods each, none of which only raises."""
     stores = {
         node.name: [part.name for part in node.body if isinstance(part, ast.FunctionDef)]
-        for path in (SOURCES / "queue").glob("*.py")
+        for folder in ("queue", "queue/stores")
+        for path in (SOURCES / folder).glob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef) and node.name.endswith("Store")
     }
@@ -193,14 +195,14 @@ def test_rows_become_records_in_one_place() -> None:
 
 def test_the_ledger_is_part_of_the_contract() -> None:
     """S-197, S-206: its Protocol and statuses; the applied verdict has one module, a run's refusals another."""
-    assert set(records.BACKFILL_STATUSES) == set(get_args(records.BackfillStatus))
+    assert set(ledger.BACKFILL_STATUSES) == set(get_args(ledger.BackfillStatus))
     raisers = {
         path.relative_to(SOURCES / "sweeps").as_posix()
         for path in (SOURCES / "sweeps").rglob("*.py")
         if "raise AlreadyApplied" in (text := path.read_text(encoding="utf-8")) or "raise ChangedSinceApplied" in text
     }
     assert raisers == {"launches/gate.py", "refusals.py"}
-    assert "progress" in methods(contract.LedgerStore)
+    assert "progress" in methods(ledger.LedgerStore)
 
 
 def test_slots_are_taken_renewed_handed_back_and_refused_in_one_room() -> None:

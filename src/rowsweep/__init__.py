@@ -32,7 +32,7 @@ from rowsweep.jobs.tasks.declare import task
 from rowsweep.jobs.tasks.handle import TaskHandle
 from rowsweep.lifecycle import configure_lifecycle
 from rowsweep.queue.bus import event_bus, events_purge_target, publish_event, use_event_bus
-from rowsweep.queue.events import Event
+from rowsweep.queue.stores.events import Event
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.handle import Sweep
 from rowsweep.sweeps.keyset.rows import Rows

@@ -12,8 +12,8 @@ import pytest
 import rowsweep as rs
 from rowsweep.errors import InvalidOption, NotImplementedByDriver
 from rowsweep.operate.counters import read_counters
-from rowsweep.queue.counters import CounterBucket
 from rowsweep.queue.memory.driver import MemoryDriver
+from rowsweep.queue.stores.counters import CounterBucket
 from rowsweep.testing.clock import FakeClock
 
 

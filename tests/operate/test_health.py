@@ -16,12 +16,12 @@ from rowsweep.errors import DriverUnavailable
 from rowsweep.operate.health import server, upkeep, work
 from rowsweep.operate.health.examine import examine, unreachable
 from rowsweep.operate.health.finding import Finding, ago
-from rowsweep.queue.health import Kept, ServerFacts, TableFacts
-from rowsweep.queue.holds import Pause
 from rowsweep.queue.memory.driver import MemoryDriver
-from rowsweep.queue.outbox import Backlog
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.schedules import Leadership
+from rowsweep.queue.stores.health import Kept, ServerFacts, TableFacts
+from rowsweep.queue.stores.holds import Pause
+from rowsweep.queue.stores.outbox import Backlog
+from rowsweep.queue.stores.schedules import Leadership
 from rowsweep.telemetry.instruments import Depth
 from rowsweep.testing.clock import FakeClock
 from tests.cli.test_main import parse

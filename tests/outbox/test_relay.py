@@ -18,9 +18,9 @@ from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable, InvalidOption
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.outbox.relay import OutboxRelay
-from rowsweep.queue.outbox import OutboxStore
 from rowsweep.queue.postgres.outbox.places import PostgresOutboxPlace
 from rowsweep.queue.records import JobFilter
+from rowsweep.queue.stores.outbox import OutboxStore
 from tests.outbox.conftest import queued, staged
 from tests.worker.test_fork import in_child
 

@@ -23,7 +23,8 @@ from rowsweep.errors import DriverUnavailable, InvalidOption, TimedOut, Transact
 from rowsweep.queue.postgres.connections import Connections
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.postgres.install import install
-from rowsweep.queue.records import ClaimOptions, Job, JobFilter, StepPut, claim_of
+from rowsweep.queue.records import ClaimOptions, Job, JobFilter, claim_of
+from rowsweep.queue.stores.steps import StepPut
 from tests.queue.world import batch_close, new_backfill, new_job
 
 NOWHERE = "postgresql://someone:hunter2@127.0.0.1:1/nowhere"

@@ -8,7 +8,9 @@ import psycopg
 import pytest
 
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.records import ClaimOptions, Job, StepPut, SweepTotals, claim_of
+from rowsweep.queue.records import ClaimOptions, Job, claim_of
+from rowsweep.queue.stores.ledger import SweepTotals
+from rowsweep.queue.stores.steps import StepPut
 from tests.queue.world import batch_close, new_backfill, new_job
 
 TIMES = 20

@@ -17,9 +17,10 @@ ROOT = Path(__file__).parents[2]
 SYSTEM = Path("/usr/lib/postgresql")  # Debian's
 SERVERS: list[Path | None] = [folder.parent for folder in SYSTEM.glob("*/bin") if (folder / "initdb").exists()]
 SUITE = [
-    "tests/postgres/test_sql.py", "tests/postgres/test_arrays.py", "tests/postgres/test_install.py",
-    "tests/postgres/test_copied.py", "tests/postgres/test_message.py", "tests/queue/test_claim.py",
-    "tests/queue/test_settle.py", "tests/queue/test_events.py", "tests/sweeps/keyset/test_keys.py",
+    "tests/postgres/statements/test_sql.py", "tests/postgres/statements/test_arrays.py",
+    "tests/postgres/test_install.py",
+    "tests/postgres/test_copied.py", "tests/postgres/statements/test_message.py", "tests/queue/test_claim.py",
+    "tests/queue/test_settle.py", "tests/queue/stores/test_events.py", "tests/sweeps/keyset/test_keys.py",
     "tests/sweeps/shards/test_ranges.py",
 ]  # fmt: skip
 SETTINGS = "-c listen_addresses= -c fsync=off -c synchronous_commit=off -c max_connections=100"

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from rowsweep.queue.counters import CounterBucket
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.postgres.driver import PostgresDriver
+from rowsweep.queue.stores.counters import CounterBucket
 from rowsweep.testing.clock import FakeClock
 from tests.places import dsn_in, queue_schema
 from tests.queue.world import World

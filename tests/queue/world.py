@@ -10,37 +10,18 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from rowsweep.jobs.attempts.failure import Failure
-from rowsweep.queue.contract import (
-    Driver,
-    InspectionStore,
-    JobStore,
-    LedgerStore,
-    SteeringStore,
-    StepStore,
-    Transaction,
-    WorkerStore,
-)
-from rowsweep.queue.counters import CounterBucket, CounterStore
-from rowsweep.queue.events import Event, EventStore, NewEvent, Published, StepWait
-from rowsweep.queue.holds import PauseStore, SlotStore
-from rowsweep.queue.outbox import OutboxStore
-from rowsweep.queue.records import (
-    Backfill,
-    BatchClose,
-    Claim,
-    ClaimOptions,
-    ClaimPass,
-    Job,
-    NewBackfill,
-    NewJob,
-    Step,
-    StepPut,
-    SweepTotals,
-    WorkerInfo,
-    claim_of,
-)
-from rowsweep.queue.rejected import RejectedStore
-from rowsweep.queue.shards import ShardStore
+from rowsweep.jobs.request import NewJob
+from rowsweep.queue.contract import Driver, InspectionStore, JobStore, SteeringStore, Transaction
+from rowsweep.queue.records import Claim, ClaimOptions, ClaimPass, Job, claim_of
+from rowsweep.queue.stores.counters import CounterBucket, CounterStore
+from rowsweep.queue.stores.events import Event, EventStore, NewEvent, Published, StepWait
+from rowsweep.queue.stores.holds import PauseStore, SlotStore
+from rowsweep.queue.stores.ledger import Backfill, BatchClose, LedgerStore, NewBackfill, SweepTotals
+from rowsweep.queue.stores.outbox import OutboxStore
+from rowsweep.queue.stores.rejected import RejectedStore
+from rowsweep.queue.stores.shards import ShardStore
+from rowsweep.queue.stores.steps import Step, StepPut, StepStore
+from rowsweep.queue.stores.workers import WorkerInfo, WorkerStore
 from rowsweep.queue.verdicts import Bury, Done, Drop, Park, Settlement, Verdict
 
 ERROR = Failure(text="ValueError: no", code="X_TIMEOUT", stop_reason="attempts")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rowsweep.errors import DriverUnavailable
-from rowsweep.queue.counters import CounterBucket, CounterStore, RollUp
-from rowsweep.queue.schedules import Lease
+from rowsweep.queue.stores.counters import CounterBucket, CounterStore, RollUp
+from rowsweep.queue.stores.schedules import Lease
 from rowsweep.scheduler.leaders import LeaseLeader, SoleLeader
 from tests.scheduler.world import HOUR, START, Tower, fired, hourly
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rowsweep.queue.counters import RollUp
 from rowsweep.queue.postgres.stores.upkeep.counters import PostgresCounters
+from rowsweep.queue.stores.counters import RollUp
 from rowsweep.scheduler.leaders import AdvisoryLockLeader, LeaseLeader
 from tests.scheduler.world import Tower, hourly
 from tests.statements import note_statements

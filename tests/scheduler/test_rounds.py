@@ -12,7 +12,7 @@ import pytest
 from rowsweep.errors import DriverUnavailable, InvalidOption
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.schedules import ScheduledFire
+from rowsweep.queue.stores.schedules import ScheduledFire
 from rowsweep.scheduler.leaders import LeaseLeader
 from tests.scheduler.world import HOUR, Gate, Tower, fired, hourly, mail, wait_for
 

@@ -16,7 +16,7 @@ from rowsweep.jobs.tasks.handle import TaskHandle
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.contract import Driver
 from rowsweep.queue.records import Job, JobFilter
-from rowsweep.queue.schedules import ScheduleStore
+from rowsweep.queue.stores.schedules import ScheduleStore
 from rowsweep.scheduler.dispatcher import Dispatched
 from rowsweep.scheduler.scheduler import Scheduler
 from rowsweep.testing.clock import FakeClock

@@ -16,9 +16,9 @@ from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.queue.bus import publish_event, use_event_bus
 from rowsweep.queue.contract import Stores
-from rowsweep.queue.events import Event
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.postgres.driver import PostgresDriver
+from rowsweep.queue.stores.events import Event
 from rowsweep.steps.context import RunCtx
 from rowsweep.steps.options import StepOptions
 from tests.steps.test_runner import claimed, runner_for

@@ -16,7 +16,9 @@ from psycopg import sql
 from rowsweep.app.app import App
 from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.lifecycle import Lifecycle
-from rowsweep.queue.records import Backfill, Job, Step
+from rowsweep.queue.records import Job
+from rowsweep.queue.stores.ledger import Backfill
+from rowsweep.queue.stores.steps import Step
 from rowsweep.sweeps.batch.chain import _Behind
 from rowsweep.sweeps.run import Run, ledger_of
 from rowsweep.worker.run.execution import Execution

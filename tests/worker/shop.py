@@ -20,7 +20,8 @@ from rowsweep.jobs.request import EnqueueResult, NewJob
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.contract import Driver, JobStore, Stores
 from rowsweep.queue.memory.driver import MemoryDriver
-from rowsweep.queue.records import Claim, Job, Step
+from rowsweep.queue.records import Claim, Job
+from rowsweep.queue.stores.steps import Step
 from rowsweep.timers import RealTimers
 from rowsweep.worker.worker import Worker
 

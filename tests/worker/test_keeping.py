@@ -16,8 +16,8 @@ from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.lifecycle import Lifecycle
 from rowsweep.queue.contract import Driver, JobStore, Stores
-from rowsweep.queue.holds import holder_of
 from rowsweep.queue.records import Claim, ClaimPass
+from rowsweep.queue.stores.holds import holder_of
 from rowsweep.signals import RunSignal
 from rowsweep.testing.clock import FakeClock
 from tests.worker.shop import Shop, logged, until

@@ -12,8 +12,7 @@ from rowsweep.jobs.handle import JobHandle, JobOptions
 from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.registry import register
 from rowsweep.jobs.values.inputs import InputType
-from rowsweep.queue.contract import LedgerStore
-from rowsweep.queue.records import Asked, NewBackfill
+from rowsweep.queue.stores.ledger import Asked, LedgerStore, NewBackfill
 from rowsweep.steps.context import RunCtx
 from tests.worker.shop import Shop, until
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from rowsweep.operate.health.finding import Health
     from rowsweep.outbox.relay import OutboxRelay
     from rowsweep.queue.contract import Driver, Stores
-    from rowsweep.queue.outbox import OutboxPlace
     from rowsweep.queue.postgres.driver import PostgresDriver
     from rowsweep.queue.postgres.install import SchemaStatus
-    from rowsweep.queue.records import Backfill, BackfillStatus, SweepKind
+    from rowsweep.queue.stores.ledger import Backfill, BackfillStatus, SweepKind
+    from rowsweep.queue.stores.outbox import OutboxPlace
     from rowsweep.scheduler.leaders import Leader
     from rowsweep.scheduler.scheduler import Scheduler
     from rowsweep.show.notebook.board import BoardView

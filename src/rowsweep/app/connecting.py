@@ -23,8 +23,8 @@ from rowsweep.sweeps.health.signals import Health
 if TYPE_CHECKING:
     from rowsweep.embedded import EmbeddedServer
     from rowsweep.queue.contract import Driver
-    from rowsweep.queue.outbox import OutboxPlace
     from rowsweep.queue.postgres.driver import PostgresDriver
+    from rowsweep.queue.stores.outbox import OutboxPlace
 
 
 class Unset(enum.Enum):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rowsweep.operate.health.finding import Health
-    from rowsweep.queue.counters import CounterBucket, CounterTier
     from rowsweep.queue.postgres.install import SchemaStatus
     from rowsweep.queue.postgres.outbox.install import OutboxStatus
+    from rowsweep.queue.stores.counters import CounterBucket, CounterTier
     from rowsweep.show.notebook.board import BoardView
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.jobs.values.json_form import Json
-    from rowsweep.queue.events import Event
+    from rowsweep.queue.stores.events import Event
     from rowsweep.signals import RunSignal
 
 T = TypeVar("T")

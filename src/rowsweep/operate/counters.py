@@ -9,7 +9,7 @@ from rowsweep.clock import SystemClock
 from rowsweep.errors import NotImplementedByDriver
 from rowsweep.operate.wanted import check_texts
 from rowsweep.options import duration
-from rowsweep.queue.counters import COUNTERS_DEFAULT, CounterBucket, CounterTier
+from rowsweep.queue.stores.counters import COUNTERS_DEFAULT, CounterBucket, CounterTier
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock

@@ -14,7 +14,7 @@ from rowsweep.operate.pages import DEFAULT_JOB_PAGE, MAX_JOB_PAGE, page_bounds, 
 from rowsweep.operate.present import present
 from rowsweep.operate.wanted import id_of, job_filter
 from rowsweep.options import count
-from rowsweep.queue.counters import COUNTERS_DEFAULT, CounterBucket, CounterTier
+from rowsweep.queue.stores.counters import COUNTERS_DEFAULT, CounterBucket, CounterTier
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver, InspectionStore

@@ -15,9 +15,9 @@ from rowsweep.queue.selection import MAX_BULK_ROWS
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver, SteeringStore
-    from rowsweep.queue.holds import PauseStore
     from rowsweep.queue.records import JobState
     from rowsweep.queue.selection import BulkResult
+    from rowsweep.queue.stores.holds import PauseStore
 
 
 class Steering:

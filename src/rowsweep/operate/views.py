@@ -12,8 +12,10 @@ from rowsweep.jobs.values.json_form import safe_json
 from rowsweep.operate.pages import job_cursor
 
 if TYPE_CHECKING:
-    from rowsweep.queue.holds import Pause
-    from rowsweep.queue.records import Job, JobState, QueueStats, Step, StepKind, StepStatus, WorkerInfo
+    from rowsweep.queue.records import Job, JobState, QueueStats
+    from rowsweep.queue.stores.holds import Pause
+    from rowsweep.queue.stores.steps import Step, StepKind, StepStatus
+    from rowsweep.queue.stores.workers import WorkerInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

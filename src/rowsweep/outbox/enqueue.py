@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rowsweep.jobs.request import EnqueueResult, NewJob
     from rowsweep.queue.contract import Driver
-    from rowsweep.queue.outbox import OutboxPlace, OutboxStore
+    from rowsweep.queue.stores.outbox import OutboxPlace, OutboxStore
 
 
 def enqueue(

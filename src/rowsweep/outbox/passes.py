@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rowsweep.outbox.options import RelayOptions
     from rowsweep.queue.contract import Driver, Stores
-    from rowsweep.queue.outbox import OutboxPlace, OutboxStore, StagedJob
+    from rowsweep.queue.stores.outbox import OutboxPlace, OutboxStore, StagedJob
 
 # What says that a database is not to be had, and nothing about a row.
 _NOT_THE_ROW: Final = (DriverUnavailable, SchemaMissing, SchemaOutdated, TimedOut, NotImplementedByDriver)

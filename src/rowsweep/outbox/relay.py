@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rowsweep.clock import Clock
     from rowsweep.lifecycle import Lifecycle, Shutdown
     from rowsweep.queue.contract import Driver
-    from rowsweep.queue.outbox import OutboxPlace
+    from rowsweep.queue.stores.outbox import OutboxPlace
     from rowsweep.timers import Timers
 
 RelayState = Literal["idle", "running", "draining", "stopped"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
     from rowsweep.outbox.options import RelayOptions
-    from rowsweep.queue.outbox import OutboxPlace
+    from rowsweep.queue.stores.outbox import OutboxPlace
 
 EVERY_SECONDS: Final = 3_600.0
 _BATCH_ROWS: Final = 1_000

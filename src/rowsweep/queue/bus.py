@@ -13,13 +13,13 @@ from rowsweep.jobs.limits import check_length
 from rowsweep.jobs.request import check_text
 from rowsweep.jobs.values.json_form import NoJsonForm, json_form
 from rowsweep.options import count
-from rowsweep.queue.events import NewEvent, check_instant
+from rowsweep.queue.stores.events import NewEvent, check_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rowsweep.queue.contract import Driver, Stores
-    from rowsweep.queue.events import Event, EventStore
+    from rowsweep.queue.stores.events import Event, EventStore
 
 EVENT_TTL: Final = timedelta(hours=24)
 EVENTS_PURGE_TARGET: Final = "rowsweep-events"

@@ -9,45 +9,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime
     from uuid import UUID
 
-    from rowsweep.queue.counters import CounterStore
-    from rowsweep.queue.events import EventStore, StepWait
-    from rowsweep.queue.health import HealthStore
-    from rowsweep.queue.holds import PauseStore, SlotStore
-    from rowsweep.queue.outbox import OutboxStore
-    from rowsweep.queue.records import (
-        Asked,
-        Backfill,
-        BackfillStatus,
-        BatchClose,
-        BatchClosed,
-        Claim,
-        ClaimOptions,
-        ClaimPass,
-        EnqueueResult,
-        Job,
-        JobFilter,
-        Look,
-        NewBackfill,
-        NewJob,
-        QueueStats,
-        Recorded,
-        Step,
-        StepPut,
-        StepSleep,
-        SweepKind,
-        SweepTotals,
-        Tuning,
-        Wanted,
-        WorkerInfo,
-    )
-    from rowsweep.queue.rejected import RejectedStore
-    from rowsweep.queue.retention import RetentionStore
-    from rowsweep.queue.schedules import LeaderStore, ScheduleStore
+    from rowsweep.jobs.request import EnqueueResult, NewJob
+    from rowsweep.queue.records import Claim, ClaimOptions, ClaimPass, Job, JobFilter, QueueStats
     from rowsweep.queue.selection import BulkResult, JobPosition, JobSet
-    from rowsweep.queue.shards import ShardStore
+    from rowsweep.queue.stores.counters import CounterStore
+    from rowsweep.queue.stores.events import EventStore
+    from rowsweep.queue.stores.health import HealthStore
+    from rowsweep.queue.stores.holds import PauseStore, SlotStore
+    from rowsweep.queue.stores.ledger import LedgerStore
+    from rowsweep.queue.stores.outbox import OutboxStore
+    from rowsweep.queue.stores.rejected import RejectedStore
+    from rowsweep.queue.stores.retention import RetentionStore
+    from rowsweep.queue.stores.schedules import LeaderStore, ScheduleStore
+    from rowsweep.queue.stores.shards import ShardStore
+    from rowsweep.queue.stores.steps import StepStore
+    from rowsweep.queue.stores.workers import WorkerStore
     from rowsweep.queue.verdicts import Settlement
     from rowsweep.queue.wake import WakeSource
 
@@ -82,106 +60,6 @@ class JobStore(Protocol):
 
     def stats(self) -> list[QueueStats]:
         """Count rows by queue and state."""
-
-
-class StepStore(Protocol):
-    """Keep a run's steps; every write is fenced on the claim."""
-
-    def get(self, run_id: UUID, name: str) -> Step | None:
-        """Answer one step."""
-
-    def list(self, run_id: UUID, *, kinds: Sequence[str] | None = None) -> list[Step]:
-        """Answer a run's steps by `started_at`, then name."""
-
-    def recorded(self, run_id: UUID) -> dict[str, Recorded]:
-        """Answer a run's steps by name, as a replay needs them, in one statement; parts of an export are left out."""
-
-    def put(self, step: StepPut, claim: Claim) -> Step:
-        """Write a step and lock the job row; LeaseLost, and nothing written, where the fence no longer fits."""
-
-    def sleep(self, step: StepSleep, claim: Claim) -> Step:
-        """Store the sleep's `wake_at`, once, and say whether that has passed: `done`, else `waiting`.
-
-        Fenced as `put` is. The database's clock decides.
-        """
-
-    def wait(self, step: StepWait, claim: Claim) -> Step:
-        """Store what the wait is for, once, and say whether it has come.
-
-        `done` with the event's record as output, `timed-out` once its `wake_at` passed without one, else `waiting`.
-        The answer is the earliest live event published at or after the first asking, or by a transaction that was
-        still open then. Fenced as `put` is; the database's clock decides.
-        """
-
-    def delete(self, run_id: UUID, name: str) -> bool:
-        """Remove one step; False where there was none."""
-
-    def guard(self, claim: Claim) -> bool:
-        """Lock the job row until the transaction ends and say whether it still stands under this claim."""
-
-
-class LedgerStore(Protocol):
-    """Keep the ledger of sweeps: a report for people, never where a pass resumes."""
-
-    def start(self, row: NewBackfill) -> Backfill:
-        """Open the ledger row, or take up the one that is there with the new checksum and version.
-
-        Of its options only `declared_rate` is taken anew: all else is the run's own.
-        """
-
-    def progress(self, close: BatchClose) -> BatchClosed:
-        """Fence on the live claim, lock the job row, store the checkpoint and move the ledger, in that order.
-
-        Nothing is written where the answer has a false part. A sweep that advances starts counting attempts again.
-        """
-
-    def describe(
-        self,
-        claim: Claim,
-        run_id: UUID,
-        *,
-        estimate: tuple[int | None, str | None] | None,
-        waiting_for: str | None,
-        governed: Mapping[str, Any] | None = None,
-    ) -> bool:
-        """Note the estimate (where given) and what the pass waits for, under the claim.
-
-        `governed` goes into the row's options under `governor`: the seconds in its `held` and `slowed` are added to
-        those there, by name; its `signals` replace them.
-        """
-
-    def finish(self, claim: Claim, run_id: UUID, totals: SweepTotals, *, late: Mapping[str, Any] | None = None) -> bool:
-        """Set `done` with the exact totals, under the claim; done again it changes nothing.
-
-        `late` goes into the row's options: what is to be said of rows that were committed behind the sweep.
-        """
-
-    def get(self, run_id: UUID) -> Backfill | None:
-        """Answer one row."""
-
-    def list(
-        self,
-        *,
-        name: str | None = None,
-        status: BackfillStatus | None = None,
-        kind: SweepKind | None = None,
-        run_id_prefix: str | None = None,
-        run_ids: Sequence[UUID] | None = None,
-        limit: int = 100,
-    ) -> list[Backfill]:
-        """Answer rows, newest first; with `run_ids` those of them that there are, in one statement."""
-
-    def steer(
-        self, run_id: UUID, wanted: Wanted | Tuning, *, reason: str | None = None, by: str | None = None
-    ) -> Backfill:
-        """Pause, resume, cancel or tune a run in one transaction, from any process; twice is once.
-
-        A pause keeps who asked, when and why in the row's options, under `paused`, until the next one.
-        Raises SweepNotFound, SweepNotLive, NotCancellable.
-        """
-
-    def wanted(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Asked]:
-        """Answer what is asked of each run, in one statement."""
 
 
 class InspectionStore(Protocol):
@@ -247,34 +125,6 @@ class SteeringStore(Protocol):
 
     def promote_many(self, where: JobSet, *, limit: int = 1_000) -> BulkResult:
         """Make rows due now that wait for their time. Raises NotPromotable for other states, InvalidOption."""
-
-
-class WorkerStore(Protocol):
-    """Keep the registry of workers, and an idle worker's look, which carries the announcement."""
-
-    def look(
-        self,
-        *,
-        queues: Sequence[str],
-        names: Sequence[str],
-        announce: WorkerInfo | None,
-        poll: Sequence[str] = (),
-        proof: str | None = None,
-        sample: bool = False,
-    ) -> Look:
-        """Say which queues have something to claim; claims nothing, one statement. Says the word `proof` on the wake.
-
-        With `sample` and an announcement, the first to ask after 15 s is also answered every queue's depth, as far as
-        that is counted quickly.
-        Runs named in `poll` that are parked on an event which has come are made due, and their queues answered: an
-        event whose publication met neither the parked run nor the run on its way there.
-        """
-
-    def leave(self, worker_id: str) -> None:
-        """Take a worker's row away."""
-
-    def live(self) -> list[tuple[WorkerInfo, datetime]]:
-        """Answer the workers whose rows have not expired, each with when it was last seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,9 @@
-"""What the queue keeps: jobs, claims, steps and ledger rows as frozen records."""
+"""What the queue keeps of jobs: their rows and states, claims of them, and how they are counted and chosen."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
-
-from rowsweep.jobs.request import EnqueueResult, NewJob
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,23 +11,14 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.jobs.values.json_form import Json
-    from rowsweep.queue.shards import ShardFigures
-    from rowsweep.telemetry.instruments import Depth
 
 JobState = Literal["ready", "delayed", "running", "suspended", "done", "failed", "dead", "cancelled"]
 StopReason = Literal["terminal", "attempts", "lapsed", "busy", "cancelled"]
-StepKind = Literal["run", "sleep", "event", "checkpoint", "part"]
-StepStatus = Literal["done", "failed", "waiting", "timed-out"]
-SweepKind = Literal["backfill", "export", "purge"]
-BackfillStatus = Literal["running", "paused", "done", "failed", "cancelled"]
-Wanted = Literal["run", "pause", "cancel"]
 
 LIVE_STATES: Final[tuple[JobState, ...]] = ("ready", "delayed", "running", "suspended")
 FINISHED_STATES: Final[tuple[JobState, ...]] = ("done", "failed", "dead", "cancelled")
 WAITING_STATES: Final[tuple[JobState, ...]] = ("ready", "delayed", "suspended")
 JOB_STATES: Final[tuple[JobState, ...]] = LIVE_STATES + FINISHED_STATES
-MOST_SAMPLES: Final = 240
-BACKFILL_STATUSES: Final[tuple[BackfillStatus, ...]] = ("running", "paused", "done", "failed", "cancelled")
 
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_VISIBILITY_SECONDS: Final = 30.0
@@ -38,52 +26,6 @@ LEASE_LAPSED_FINAL_ATTEMPT: Final = (
     "The lease lapsed on the final attempt: the worker stopped, or could not renew, before the run ended."
 )
 PAGE_DEFAULT: Final = 100
-SAMPLE_SECONDS: Final = 15.0
-MOST_COUNTED: Final = 1_000_000
-MOST_SAMPLED: Final = 10_000
-
-__all__ = [
-    "BACKFILL_STATUSES",
-    "DEFAULT_QUEUE",
-    "DEFAULT_VISIBILITY_SECONDS",
-    "FINISHED_STATES",
-    "JOB_STATES",
-    "LEASE_LAPSED_FINAL_ATTEMPT",
-    "LIVE_STATES",
-    "MOST_COUNTED",
-    "MOST_SAMPLED",
-    "PAGE_DEFAULT",
-    "SAMPLE_SECONDS",
-    "WAITING_STATES",
-    "Backfill",
-    "BackfillStatus",
-    "BatchClose",
-    "BatchClosed",
-    "Claim",
-    "ClaimOptions",
-    "ClaimPass",
-    "EnqueueResult",
-    "Job",
-    "JobFilter",
-    "JobState",
-    "Look",
-    "NewBackfill",
-    "NewJob",
-    "QueueStats",
-    "Recorded",
-    "Step",
-    "StepKind",
-    "StepPut",
-    "StepSleep",
-    "StepStatus",
-    "StopReason",
-    "SweepKind",
-    "SweepTotals",
-    "Wanted",
-    "WorkerInfo",
-    "claim_of",
-    "is_final_attempt",
-]
 
 
 # Neither is ever changed. They are not frozen, which takes eight times as long: every claimed job is one of each.
@@ -180,18 +122,6 @@ class ClaimPass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What an idle worker's look saw: queues with due or lapsed rows, and when a row next falls due or may lapse.
-
-    `depths` are a sample of every queue, each count stopping at 10,000; None where it was not this look's turn.
-    """
-
-    due_queues: list[str]
-    next_run_in_seconds: float | None = None
-    depths: Sequence[Depth] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
     """Count one queue's rows by state, each row in exactly one bucket; a due `delayed` row is `ready`."""
 
@@ -224,233 +154,3 @@ class JobFilter:
     id_prefix: str | None = None
     created_from: datetime | None = None
     created_to: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One row of `x_job_steps`."""
-
-    run_id: UUID
-    name: str
-    kind: StepKind
-    status: StepStatus
-    output: Any
-    attempts: int
-    error: str | None
-    started_at: datetime
-    completed_at: datetime | None
-    wake_at: datetime | None = None
-    event: str | None = None
-    correlation_key: str | None = None
-
-
-class Recorded(NamedTuple):
-    """What a replay needs of a step that is stored; its output is read when it is asked for."""
-
-    kind: StepKind
-    status: StepStatus
-    text: str | None
-
-    @property
-    def output(self) -> Any:
-        """Answer the output, fresh for each reader."""
-        return None if self.text is None else json.loads(self.text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepPut:
-    """Write one step under a claim: the row appears, or is replaced in place.
-
-    A `failed` put adds one to `attempts`; the other statuses leave what is counted.
-    """
-
-    run_id: UUID
-    name: str
-    kind: StepKind
-    status: StepStatus
-    output: Json = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSleep:
-    """Ask under a claim whether a sleep is over; asked for the first time, it begins."""
-
-    run_id: UUID
-    name: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewBackfill:
-    """Open a ledger row; `status` is `running`, the counts are zero."""
-
-    run_id: UUID
-    name: str
-    kind: SweepKind
-    checksum: str
-    environment: str
-    app_version: str | None = None
-    input: Json = None
-    options: Json = None
-    launched_by: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepTotals:
-    """Absolute figures of a sweep so far; writing the same ones twice changes nothing.
-
-    `samples` replaces the stored series when given, `None` leaves it (and its TOAST value) alone.
-    """
-
-    rows: int
-    written: int
-    batches: int
-    cursor: Json
-    active_seconds: float
-    samples: Json = None
-
-
-class Behind(Protocol):
-    """More that travels behind a closing statement on its connection, sent before that one's answer is read."""
-
-    def send(self) -> None:
-        """Send it; all of it is void where the statement fails."""
-
-    def failed(self, error: Exception) -> None:
-        """Learn that something of it failed, though the closing statement did not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchClose:
-    """Close one batch: fence, checkpoint and ledger in one statement, the batch's last.
-
-    `expected` is the checkpoint the batch started from (None: none stored yet), so the same claim cannot commit
-    one batch twice. `marker` is the transaction-local setting `rowsweep.batch` the batch was begun with: it is
-    gone when the handler ended the transaction. `totals=None` stores the checkpoint and leaves the ledger's figures.
-    `restarts` asks to count attempts anew; one in its first attempt, or that has closed a batch in this one, need not.
-    One of several jobs of a run gives its own figures as `shard`, and no totals.
-    `behind` is sent along with a close that moves the stored checkpoint (`is_plain`): such a one that may not commit
-    fails its transaction, so that nothing behind it can take effect.
-    """
-
-    claim: Claim
-    run_id: UUID
-    step: str
-    expected: Json
-    value: Json
-    totals: SweepTotals | None
-    marker: str | None = None
-    checksum: str | None = None
-    restarts: bool = True
-    shard: ShardFigures | None = None
-    behind: Behind | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it only moves a checkpoint that is stored, and the ledger's figures."""
-        moves = self.expected is not None and (self.totals is not None or self.shard is not None)
-        return moves and not self.restarts and self.checksum is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchClosed:
-    """Answer a batch's close: the first false one says why it may not commit.
-
-    `wanted` is None where the driver keeps no ledger row for the run. `options` are the row's, as tuned. With something
-    `behind`, a close that may not commit answers neither `held` nor `expected`: its transaction cannot tell which.
-    `reported` is False where a shard's figures have to wait for its next report, because another had the row.
-    """
-
-    open: bool
-    held: bool
-    expected: bool
-    wanted: Wanted | None
-    options: Any = None
-    reported: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is asked of a run: its flag, and its options as tuned."""
-
-    wanted: Wanted
-    options: Any = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
-    """New options for a live run, and who asks; None leaves one as it is, the rate `none` lifts the limit."""
-
-    rate: str | None = None
-    batch_rows: int | None = None
-    health: Any = None
-    by: str | None = None
-
-    def changes(self) -> dict[str, Any]:
-        """Answer the options that change."""
-        given = {"rate": self.rate, "batch_rows": self.batch_rows, "health": self.health}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backfill:
-    """One row of `x_backfills`; the fields are its columns, and what is derived from the run's jobs.
-
-    `live` says whether a job of the run is held under a lease that has not lapsed; `job_state`, `attempt`,
-    `retry_at` and `max_attempts` are those of its first job (None once it was removed). `quiet_seconds` is how long ago
-    the row was last written, by the database's clock.
-    """
-
-    run_id: UUID
-    name: str
-    kind: SweepKind
-    checksum: str
-    app_version: str | None
-    environment: str
-    status: BackfillStatus
-    wanted: Wanted
-    waiting_for: str | None
-    rows: int
-    written: int
-    batches: int
-    cursor: Any
-    estimated_rows: int | None
-    estimate_source: str | None
-    active_seconds: float
-    samples: Any
-    shards: Any
-    input: Any
-    options: Any
-    rejected_rows: int
-    launched_by: str | None
-    last_error: str | None
-    last_error_code: str | None
-    started_at: datetime
-    updated_at: datetime
-    finished_at: datetime | None
-    live: bool
-    job_id: UUID | None
-    job_state: JobState | None
-    attempt: int | None
-    retry_at: datetime | None
-    max_attempts: int | None
-    quiet_seconds: float = field(default=0.0, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerInfo:
-    """What a worker announces of itself in `x_job_workers`."""
-
-    id: str
-    host: str
-    pid: int
-    app_version: str | None
-    queues: Sequence[str]
-    names: Sequence[str]
-    concurrency: Json
-    state: str
-    in_flight: int
-    processed: int
-    interrupted: int
-    wake: bool

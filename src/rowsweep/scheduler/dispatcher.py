@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from rowsweep.errors import DriverUnavailable, SchemaMissing, SchemaOutdated
 from rowsweep.jobs.tasks.handle import occurrence_text
-from rowsweep.queue.schedules import ScheduledFire
+from rowsweep.queue.stores.schedules import ScheduledFire
 from rowsweep.scheduler.catch_up import due
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
-    from rowsweep.jobs.request import NewJob
+    from rowsweep.jobs.request import EnqueueResult, NewJob
     from rowsweep.jobs.tasks.handle import TaskHandle
     from rowsweep.jobs.tasks.occurrences import Resolver
-    from rowsweep.queue.records import EnqueueResult
-    from rowsweep.queue.schedules import ScheduleStore
+    from rowsweep.queue.stores.schedules import ScheduleStore
     from rowsweep.scheduler.catch_up import Due
 
 ARMED_BEFORE: Final = timedelta(milliseconds=1)

@@ -8,8 +8,8 @@ from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
-    from rowsweep.queue.counters import CounterStore
-    from rowsweep.queue.schedules import Lease
+    from rowsweep.queue.stores.counters import CounterStore
+    from rowsweep.queue.stores.schedules import Lease
 
 _AFTER_A_FAILURE_SECONDS: Final = 60.0
 _EARLIEST_SECONDS: Final = 1.0

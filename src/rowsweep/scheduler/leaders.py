@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from rowsweep.errors import InvalidOption, NotImplementedByDriver
 from rowsweep.options import duration
-from rowsweep.queue.schedules import Lease
+from rowsweep.queue.stores.schedules import Lease
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver

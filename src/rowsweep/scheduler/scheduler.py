@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rowsweep.jobs.tasks.handle import TaskHandle
     from rowsweep.lifecycle import Lifecycle, Shutdown
     from rowsweep.queue.contract import Driver
-    from rowsweep.queue.schedules import Lease, ScheduleStore
+    from rowsweep.queue.stores.schedules import Lease, ScheduleStore
     from rowsweep.scheduler.leaders import Leader
     from rowsweep.timers import Timers
 

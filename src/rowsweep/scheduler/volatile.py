@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from rowsweep.jobs.request import EnqueueResult
     from rowsweep.queue.contract import JobStore
-    from rowsweep.queue.records import EnqueueResult
-    from rowsweep.queue.schedules import ScheduledFire
+    from rowsweep.queue.stores.schedules import ScheduledFire
 
 
 class VolatileSchedules:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.queue.records import StepPut
+from rowsweep.queue.stores.steps import StepPut
 from rowsweep.steps.output import output_form
 
 if TYPE_CHECKING:
     from rowsweep.jobs.values.json_form import Json
-    from rowsweep.queue.records import Recorded
+    from rowsweep.queue.stores.steps import Recorded
     from rowsweep.steps.runner import StepRunner
 
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
-    from rowsweep.queue.contract import Driver, StepStore
-    from rowsweep.queue.records import Asked, Claim, Job
+    from rowsweep.queue.contract import Driver
+    from rowsweep.queue.records import Claim, Job
+    from rowsweep.queue.stores.ledger import Asked
+    from rowsweep.queue.stores.steps import StepStore
     from rowsweep.signals import RunSignal
     from rowsweep.steps.progress import Progress
     from rowsweep.steps.runner import StepRunner

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from rowsweep.errors import Aborted, Draining, Interrupted, LeaseLost, StepKindChanged, Suspend, TimedOut
 from rowsweep.jobs.attempts.failure import failure_for_row
-from rowsweep.queue.records import StepPut
+from rowsweep.queue.stores.steps import StepPut
 from rowsweep.steps.checkpoint import MovingStep
 from rowsweep.steps.options import StepOptions
 from rowsweep.steps.output import output_form, restore
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.errors import RowsweepError
-    from rowsweep.queue.contract import Driver, StepStore
-    from rowsweep.queue.events import Event
-    from rowsweep.queue.records import Claim, Recorded, Step, StepKind
+    from rowsweep.queue.contract import Driver
+    from rowsweep.queue.records import Claim
+    from rowsweep.queue.stores.events import Event
+    from rowsweep.queue.stores.steps import Recorded, Step, StepKind, StepStore
     from rowsweep.signals import RunSignal
 
 Arm = Callable[[float, "RowsweepError"], Callable[[], None]]

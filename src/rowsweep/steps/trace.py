@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rowsweep.errors import DuplicateStep, InvalidOption
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import StepKind
+    from rowsweep.queue.stores.steps import StepKind
 
 MAX_TRACE_NAMES: Final = 200
 MAX_NAME: Final = 200

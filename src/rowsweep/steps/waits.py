@@ -10,11 +10,11 @@ from rowsweep.errors import InvalidOption, Suspend
 from rowsweep.jobs import ambient
 from rowsweep.jobs.request import check_text
 from rowsweep.options import duration
-from rowsweep.queue.events import Event, StepWait, check_instant
-from rowsweep.queue.records import Recorded, Step, StepSleep
+from rowsweep.queue.stores.events import Event, StepWait, check_instant
+from rowsweep.queue.stores.steps import Recorded, Step, StepSleep
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import StepKind
+    from rowsweep.queue.stores.steps import StepKind
     from rowsweep.steps.runner import StepRunner
 
 LONGEST: Final = timedelta(days=36_525)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from rowsweep.queue.records import SweepKind
+    from rowsweep.queue.stores.ledger import SweepKind
     from rowsweep.signals import RunSignal
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection

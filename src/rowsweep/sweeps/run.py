@@ -11,7 +11,8 @@ from rowsweep.errors import InvalidOption, NotImplementedByDriver, SweepCancelle
 from rowsweep.jobs import ambient
 from rowsweep.options import count, duration
 from rowsweep.options import rate as parse_rate
-from rowsweep.queue.records import FINISHED_STATES, Tuning
+from rowsweep.queue.records import FINISHED_STATES
+from rowsweep.queue.stores.ledger import Tuning
 from rowsweep.signals import RunSignal
 from rowsweep.sweeps.health.choice import asked_of
 from rowsweep.sweeps.passes.pacing import NO_RATE
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from rowsweep.queue.contract import Driver, LedgerStore
-    from rowsweep.queue.records import Backfill, Wanted
+    from rowsweep.queue.contract import Driver
+    from rowsweep.queue.stores.ledger import Backfill, LedgerStore, Wanted
     from rowsweep.sweeps.batch.source import Lender
     from rowsweep.sweeps.health.signals import HealthCheck
     from rowsweep.sweeps.late.receipts.receipt import Receipt

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from rowsweep.sweeps.shards.shown import ShardSnapshot, shards_of
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill
+    from rowsweep.queue.stores.ledger import Backfill
 
 TotalIs = Literal["exact", "estimate", "at least", "unknown"]
 

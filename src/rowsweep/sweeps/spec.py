@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, TypedDict, get_args
 
 from rowsweep.options import Rate, count, duration, invalid_option, rate
-from rowsweep.queue.shards import MOST_SHARDS
+from rowsweep.queue.stores.shards import MOST_SHARDS
 from rowsweep.sweeps.executors.declared import check_executor
 from rowsweep.sweeps.health.choice import INHERIT, checks_of
 from rowsweep.sweeps.keyset.rows import Rows

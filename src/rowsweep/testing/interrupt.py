@@ -13,8 +13,7 @@ from rowsweep.options import count
 from rowsweep.sweeps.batch.closing import Closer
 
 if TYPE_CHECKING:
-    from rowsweep.queue.contract import LedgerStore
-    from rowsweep.queue.records import BatchClose, BatchClosed
+    from rowsweep.queue.stores.ledger import BatchClose, BatchClosed, LedgerStore
 
 
 @dataclass(slots=True)

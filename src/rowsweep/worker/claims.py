@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.jobs.values.json_form import Json
-    from rowsweep.queue.records import Job, Look, WorkerInfo
+    from rowsweep.queue.records import Job
+    from rowsweep.queue.stores.workers import Look, WorkerInfo
     from rowsweep.worker.admission.busy import BusyCaps
     from rowsweep.worker.equipment import Equipment
     from rowsweep.worker.flights import Flight

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import LeaseLost
-from rowsweep.queue.records import WorkerInfo
+from rowsweep.queue.stores.workers import WorkerInfo
 from rowsweep.queue.verdicts import GiveBack, Settlement
 from rowsweep.telemetry.events import emit
 from rowsweep.worker.admission.admitter import Admitter

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from rowsweep.errors import RowsweepError
     from rowsweep.jobs.handle import JobHandle
-    from rowsweep.queue.records import Asked, Job
+    from rowsweep.queue.records import Job
+    from rowsweep.queue.stores.ledger import Asked
     from rowsweep.signals import RunSignal
     from rowsweep.steps.progress import Progress
     from rowsweep.steps.runner import StepRunner

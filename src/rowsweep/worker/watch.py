@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.errors import Aborted
-from rowsweep.queue.shards import shard_number
+from rowsweep.queue.stores.shards import shard_number
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper
 

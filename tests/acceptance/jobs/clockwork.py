@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 import rowsweep as rs
-from rowsweep.queue.schedules import ScheduledFire
+from rowsweep.queue.stores.schedules import ScheduledFire
 
 START = datetime(2025, 3, 29, 12, tzinfo=UTC)
 SWITCH = datetime(2025, 3, 30, 1, tzinfo=UTC)

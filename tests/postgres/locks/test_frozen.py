@@ -9,9 +9,10 @@ import pytest
 
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.postgres.pools import Pools
-from rowsweep.queue.postgres.session import PooledSession
-from rowsweep.queue.postgres.sql import Statement
-from rowsweep.queue.records import ClaimOptions, Job, StepPut, claim_of
+from rowsweep.queue.postgres.statements.session import PooledSession
+from rowsweep.queue.postgres.statements.sql import Statement
+from rowsweep.queue.records import ClaimOptions, Job, claim_of
+from rowsweep.queue.stores.steps import StepPut
 from tests.queue.world import new_job
 
 SHOWN: LiteralString = "select setting::bigint from pg_settings where name = 'idle_in_transaction_session_timeout'"

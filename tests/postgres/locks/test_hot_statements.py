@@ -11,7 +11,8 @@ import pytest
 
 from rowsweep.errors import LeaseLost
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.records import Claim, ClaimOptions, Job, StepPut, claim_of
+from rowsweep.queue.records import Claim, ClaimOptions, Job, claim_of
+from rowsweep.queue.stores.steps import StepPut
 from rowsweep.queue.verdicts import Bury, Done, Park, Settlement
 from tests.queue.world import ERROR, batch_close, new_backfill, new_job
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,33 +13,15 @@ from psycopg import sql
 from psycopg._queries import PostgresQuery
 from psycopg.adapt import Transformer
 
-from rowsweep.queue.postgres.sql import Statement, load, render
+import rowsweep.queue.postgres
+from rowsweep.queue.postgres.statements.sql import Statement, load, render
 
 STORES = "rowsweep.queue.postgres.stores"
-MODULES = (
-    *(
-        f"{STORES}.{store}"
-        for store in (
-            "jobs",
-            "steps",
-            "events",
-            "ledger",
-            "inspection",
-            "steering",
-            "workers",
-            "holds.slots",
-            "holds.pauses",
-            "upkeep.counters",
-            "upkeep.health",
-            "upkeep.retention",
-        )
-    ),
-    f"{STORES}.schedules.watermarks",
-    f"{STORES}.schedules.leader",
-    "rowsweep.queue.postgres.outbox.store",
-    "rowsweep.queue.postgres.outbox.places",
-    "rowsweep.queue.postgres.place",
-    "rowsweep.queue.postgres.install",
+HOME = Path(rowsweep.queue.postgres.__file__).parent
+MODULES = tuple(
+    ".".join(("rowsweep.queue.postgres", *path.relative_to(HOME).with_suffix("").parts))
+    for path in sorted(HOME.rglob("*.sql"))
+    if path.read_text(encoding="utf-8").startswith("-- name: ")
 )
 
 

@@ -183,7 +183,7 @@ def test_a_fenced_step_and_a_batch_s_close_read_single_rows(stale: Rows, stale_s
                from generate_series(1, 20000) n""",
             [claim.job_id],
         )
-        plan = explain(stale, statement("ledger", "progress"), stale_schema, {**fenced, **close})
+        plan = explain(stale, statement("ledger.store", "progress"), stale_schema, {**fenced, **close})
     assert plan.indexes("x_jobs") == KEY
     assert plan.indexes("x_job_steps") == {"x_job_steps_pkey"}
     assert plan.indexes("x_backfills") <= {"x_backfills_pkey"}

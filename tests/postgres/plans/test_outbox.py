@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from rowsweep.queue.postgres.sql import Statement, load
+from rowsweep.queue.postgres.statements.sql import Statement, load
 from tests.places import queue_schema
 from tests.postgres.plans.explain import explain
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from rowsweep.errors import SweepNotLive
-from rowsweep.queue.records import Backfill
+from rowsweep.queue.stores.ledger import Backfill
 from rowsweep.show.notebook import outputs
 from rowsweep.show.notebook.live import RunView, show_run
 from rowsweep.show.notebook.poller import Poller

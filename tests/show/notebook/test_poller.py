@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from rowsweep.errors import DriverUnavailable
-from rowsweep.queue.records import Backfill
+from rowsweep.queue.stores.ledger import Backfill
 from rowsweep.show.notebook.poller import BEAT_SECONDS, Poller
 from rowsweep.sweeps.snapshot import Snapshot
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rowsweep.operate.views import JobView, PauseView, QueueView, UndeclaredView, WorkerView
-from rowsweep.queue.counters import CounterBucket
+from rowsweep.queue.stores.counters import CounterBucket
 from rowsweep.show.tables import queue as tables
 from tests.show.snapshots import drawn
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowsweep.errors import InvalidOption
-from rowsweep.queue.records import MOST_SAMPLES
+from rowsweep.queue.stores.ledger import MOST_SAMPLES
 from rowsweep.sweeps.batch.batch import BatchPlace
 from rowsweep.sweeps.batch.sizing import LEAST_ROWS, MOST_ROWS, BatchSize
 from rowsweep.sweeps.passes.pacing import Pacer

@@ -9,7 +9,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.errors import InvalidOption, SweepFailed, TooManyRejected
-from rowsweep.queue.rejected import RejectedRow
+from rowsweep.queue.stores.rejected import RejectedRow
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.export.declare import export_rows
 from rowsweep.sweeps.keyset.rows import Rows

@@ -10,7 +10,7 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.errors import SweepFailed
-from rowsweep.queue.records import Backfill
+from rowsweep.queue.stores.ledger import Backfill
 from rowsweep.sweeps.declare import backfill
 from rowsweep.sweeps.keyset.rows import Rows
 from tests.sweeps.batch.test_source import counts, other

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rowsweep.queue.memory.driver import MemoryDriver
-from rowsweep.queue.records import BatchClose, Claim, ClaimOptions, StepPut, claim_of
-from rowsweep.queue.shards import ShardFigures, shard_suffix
+from rowsweep.queue.records import Claim, ClaimOptions, claim_of
+from rowsweep.queue.stores.ledger import BatchClose
+from rowsweep.queue.stores.shards import ShardFigures, shard_suffix
+from rowsweep.queue.stores.steps import StepPut
 from rowsweep.sweeps.passes.position import PAGES_STEP, KeyRange, Plan, Position, as_checkpoint
 from rowsweep.sweeps.shards.lending import Lending
 from rowsweep.sweeps.shards.ranges import KeySpace, Middle

@@ -14,7 +14,8 @@ import rowsweep as rs
 from rowsweep.errors import InvalidOption, RowsweepError, SweepCancelled, SweepFailed
 from rowsweep.jobs.attempts.retry import Retry
 from rowsweep.jobs.registry import reset_jobs
-from rowsweep.queue.records import FINISHED_STATES, Tuning
+from rowsweep.queue.records import FINISHED_STATES
+from rowsweep.queue.stores.ledger import Tuning
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.shards import amount, opening
 from rowsweep.testing.inline import drain, run_inline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowsweep.queue.holds import SlotHolder
+from rowsweep.queue.stores.holds import SlotHolder
 from tests.worker.shop import Shop
 
 

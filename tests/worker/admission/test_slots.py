@@ -18,8 +18,8 @@ from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.queue.contract import Driver, Stores
-from rowsweep.queue.holds import SlotStore
 from rowsweep.queue.records import ClaimOptions, claim_of
+from rowsweep.queue.stores.holds import SlotStore
 from rowsweep.worker.admission.limiter import ConcurrencyLimiter
 from tests.worker.admission.holders import holders, same
 from tests.worker.shop import BrokenDriver, MemoryHands, PostgresHands, Shop, logged, until

@@ -19,7 +19,7 @@ from rowsweep.jobs.concurrency import Keyed
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.jobs.handle import JobHandle
-from rowsweep.queue.counters import CounterBucket
+from rowsweep.queue.stores.counters import CounterBucket
 from rowsweep.worker.run.execution import Outcome
 from tests.worker.shop import Shop, logged, until
 

@@ -16,7 +16,7 @@ from rowsweep.show.tables.outbox import as_document, outbox_table
 
 if TYPE_CHECKING:
     from rowsweep.cli.session import Session
-    from rowsweep.queue.outbox import OutboxStore
+    from rowsweep.queue.stores.outbox import OutboxStore
 
 OutboxDsn = Annotated[
     str | None,

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     from rowsweep.clock import Clock
     from rowsweep.queue.contract import Driver
-    from rowsweep.queue.health import HealthStore, ServerFacts
-    from rowsweep.queue.holds import Pause
-    from rowsweep.queue.outbox import OutboxStore
-    from rowsweep.queue.records import BackfillStatus, WorkerInfo
+    from rowsweep.queue.stores.health import HealthStore, ServerFacts
+    from rowsweep.queue.stores.holds import Pause
+    from rowsweep.queue.stores.ledger import BackfillStatus
+    from rowsweep.queue.stores.outbox import OutboxStore
+    from rowsweep.queue.stores.workers import WorkerInfo
     from rowsweep.sweeps.snapshot import Snapshot
     from rowsweep.telemetry.instruments import Depth
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowsweep.queue.contract import Driver
-    from rowsweep.queue.health import ServerFacts, TableFacts
-    from rowsweep.queue.records import WorkerInfo
+    from rowsweep.queue.stores.health import ServerFacts, TableFacts
+    from rowsweep.queue.stores.workers import WorkerInfo
     from rowsweep.queue.wake import WakeSource
 
 SKEW_SECONDS: Final = 5.0

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from rowsweep.queue.health import Kept
-    from rowsweep.queue.outbox import Backlog
-    from rowsweep.queue.schedules import Leadership
+    from rowsweep.queue.stores.health import Kept
+    from rowsweep.queue.stores.outbox import Backlog
+    from rowsweep.queue.stores.schedules import Leadership
     from rowsweep.sweeps.snapshot import Snapshot
 
 RETENTION_LATE: Final = timedelta(hours=2)

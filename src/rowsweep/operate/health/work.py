@@ -9,8 +9,8 @@ from rowsweep.operate.health.finding import Finding, ago, fail, some, warn, well
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rowsweep.queue.holds import Pause
-    from rowsweep.queue.records import WorkerInfo
+    from rowsweep.queue.stores.holds import Pause
+    from rowsweep.queue.stores.workers import WorkerInfo
     from rowsweep.sweeps.snapshot import Snapshot
     from rowsweep.telemetry.instruments import Depth
 

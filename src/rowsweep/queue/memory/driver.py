@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from rowsweep.clock import Clock
     from rowsweep.queue.bus import EventBus
-    from rowsweep.queue.outbox import OutboxStore
+    from rowsweep.queue.stores.outbox import OutboxStore
 
 
 class MemoryDriver:

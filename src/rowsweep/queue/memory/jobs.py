@@ -8,18 +8,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvariantBroken
+from rowsweep.jobs.request import EnqueueResult
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.claim import claim_pass
 from rowsweep.queue.memory.settle import settle_one
 from rowsweep.queue.memory.state import key_of, locked
-from rowsweep.queue.records import DEFAULT_QUEUE, WAITING_STATES, EnqueueResult, Job, QueueStats
+from rowsweep.queue.records import DEFAULT_QUEUE, WAITING_STATES, Job, QueueStats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from rowsweep.jobs.request import NewJob
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Claim, ClaimOptions, ClaimPass, NewJob
+    from rowsweep.queue.records import Claim, ClaimOptions, ClaimPass
     from rowsweep.queue.verdicts import Settlement
 
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from rowsweep.queue.memory.jobs import MemoryJobs
 from rowsweep.queue.memory.state import locked
-from rowsweep.queue.schedules import Leadership
+from rowsweep.queue.stores.schedules import Leadership
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from rowsweep.jobs.request import EnqueueResult
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import EnqueueResult
-    from rowsweep.queue.schedules import ScheduledFire
+    from rowsweep.queue.stores.schedules import ScheduledFire
 
 
 class MemorySchedules:

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.clock import Clock
-    from rowsweep.queue.counters import CounterBucket, CounterTier
-    from rowsweep.queue.holds import Pause, SlotHolder
     from rowsweep.queue.memory.events.store import KeptEvent
-    from rowsweep.queue.outbox import StagedJob
-    from rowsweep.queue.records import Backfill, Claim, Job, Step, WorkerInfo
-    from rowsweep.queue.rejected import RejectedRow
-    from rowsweep.queue.schedules import Leadership
+    from rowsweep.queue.records import Claim, Job
+    from rowsweep.queue.stores.counters import CounterBucket, CounterTier
+    from rowsweep.queue.stores.holds import Pause, SlotHolder
+    from rowsweep.queue.stores.ledger import Backfill
+    from rowsweep.queue.stores.outbox import StagedJob
+    from rowsweep.queue.stores.rejected import RejectedRow
+    from rowsweep.queue.stores.schedules import Leadership
+    from rowsweep.queue.stores.steps import Step
+    from rowsweep.queue.stores.workers import WorkerInfo
 
 _BACKFILL_JSON: Final = ("cursor", "samples", "shards", "input", "options")
 

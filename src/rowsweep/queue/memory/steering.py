@@ -18,7 +18,7 @@ from rowsweep.queue.refusals import (
     not_promotable,
 )
 from rowsweep.queue.selection import MAX_BULK_ROWS, PROMOTABLE_STATES, BulkResult
-from rowsweep.queue.shards import shard_number, shard_suffix
+from rowsweep.queue.stores.shards import shard_number, shard_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Job, Step
+    from rowsweep.queue.records import Job
     from rowsweep.queue.selection import JobSet
+    from rowsweep.queue.stores.steps import Step
 
 
 class MemorySteering:

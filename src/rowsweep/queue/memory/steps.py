@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.events.waiting import await_event
 from rowsweep.queue.memory.state import lease_lost, locked, step_answer
-from rowsweep.queue.records import Recorded, Step
+from rowsweep.queue.stores.steps import Recorded, Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from rowsweep.queue.events import StepWait
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Claim, StepPut, StepSleep
+    from rowsweep.queue.records import Claim
+    from rowsweep.queue.stores.events import StepWait
+    from rowsweep.queue.stores.steps import StepPut, StepSleep
 
 
 class MemorySteps:

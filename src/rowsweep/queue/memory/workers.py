@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from rowsweep.queue.memory.claim import is_due, is_lapsed
 from rowsweep.queue.memory.events.store import poll as poll_events
 from rowsweep.queue.memory.state import WorkerRow, locked
-from rowsweep.queue.records import SAMPLE_SECONDS, WAITING_STATES, Look
+from rowsweep.queue.records import WAITING_STATES
+from rowsweep.queue.stores.workers import SAMPLE_SECONDS, Look
 from rowsweep.telemetry.instruments import Depth
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import WorkerInfo
+    from rowsweep.queue.stores.workers import WorkerInfo
 
 EXPIRES_SECONDS: Final = 30.0
 

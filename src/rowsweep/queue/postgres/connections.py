@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 
 from rowsweep.errors import DriverUnavailable, TransactionEnded
 from rowsweep.options import count, finite
-from rowsweep.queue.postgres import message
+from rowsweep.queue.postgres.statements import message
 from rowsweep.queue.postgres.translate import unreachable
 from rowsweep.telemetry.redact import redact_dsn
 

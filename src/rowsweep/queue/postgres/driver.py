@@ -16,15 +16,15 @@ from rowsweep.queue.postgres.outbox.places import CallersOutboxes
 from rowsweep.queue.postgres.outbox.store import PostgresOutbox
 from rowsweep.queue.postgres.place import Place
 from rowsweep.queue.postgres.pools import Pools
-from rowsweep.queue.postgres.session import JoinedSession, PooledSession, opened
+from rowsweep.queue.postgres.statements.session import JoinedSession, PooledSession, opened
 from rowsweep.queue.postgres.stores.events import PostgresEvents
 from rowsweep.queue.postgres.stores.holds.pauses import PostgresPauses
 from rowsweep.queue.postgres.stores.holds.shards import PostgresShards
 from rowsweep.queue.postgres.stores.holds.slots import PostgresSlots
 from rowsweep.queue.postgres.stores.inspection import PostgresInspection
 from rowsweep.queue.postgres.stores.jobs import PostgresJobs
-from rowsweep.queue.postgres.stores.ledger import PostgresLedger
-from rowsweep.queue.postgres.stores.rejected import PostgresRejected
+from rowsweep.queue.postgres.stores.ledger.rejected import PostgresRejected
+from rowsweep.queue.postgres.stores.ledger.store import PostgresLedger
 from rowsweep.queue.postgres.stores.schedules.advisory import AdvisoryLock
 from rowsweep.queue.postgres.stores.schedules.leader import PostgresLeader
 from rowsweep.queue.postgres.stores.schedules.watermarks import PostgresSchedules
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.postgres.connections import SweepConnection
     from rowsweep.queue.postgres.install import SchemaStatus
     from rowsweep.queue.postgres.outbox.places import PostgresOutboxPlace
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
 
 _FIX = 'rs.connect("postgresql://…"), $DATABASE_URL, or rs.connect(driver=MemoryDriver())'
 

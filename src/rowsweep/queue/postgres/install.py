@@ -12,10 +12,10 @@ from psycopg import sql
 
 from rowsweep.errors import InvalidOption, InvariantBroken
 from rowsweep.queue.postgres.connections import connect_once
-from rowsweep.queue.postgres.cursor import run
 from rowsweep.queue.postgres.migrations import latest_version, migrations
 from rowsweep.queue.postgres.place import find_schema, versions
-from rowsweep.queue.postgres.sql import load, render, render_script
+from rowsweep.queue.postgres.statements.cursor import run
+from rowsweep.queue.postgres.statements.sql import load, render, render_script
 from rowsweep.queue.postgres.translate import own_errors
 from rowsweep.telemetry.redact import redact_dsn
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from rowsweep.queue.postgres.connections import connect_once
-from rowsweep.queue.postgres.cursor import run
 from rowsweep.queue.postgres.migrations import latest_version
-from rowsweep.queue.postgres.sql import load, render
+from rowsweep.queue.postgres.statements.cursor import run
+from rowsweep.queue.postgres.statements.sql import load, render
 from rowsweep.queue.postgres.translate import own_errors, schema_missing, schema_outdated
 
 if TYPE_CHECKING:

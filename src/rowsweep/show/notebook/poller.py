@@ -14,7 +14,7 @@ from rowsweep.signals import RunSignal
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill
+    from rowsweep.queue.stores.ledger import Backfill
 
 BEAT_SECONDS: Final = 0.5
 _IDLE_BEATS: Final = 4

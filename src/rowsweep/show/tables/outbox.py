@@ -10,7 +10,7 @@ from rowsweep.show.tables.table import Cell, Column, Table
 from rowsweep.show.words import values
 
 if TYPE_CHECKING:
-    from rowsweep.queue.outbox import StagedJob
+    from rowsweep.queue.stores.outbox import StagedJob
 
 _TO_THE_MINUTE: Final = 16
 

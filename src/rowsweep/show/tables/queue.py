@@ -11,7 +11,7 @@ from rowsweep.show.words.clean import one_line
 
 if TYPE_CHECKING:
     from rowsweep.operate.views import JobView, PauseView, QueueView, UndeclaredView, WorkerView
-    from rowsweep.queue.counters import CounterBucket
+    from rowsweep.queue.stores.counters import CounterBucket
     from rowsweep.show.words.facts import Tone
 
 _TO_THE_MINUTE: Final = 16

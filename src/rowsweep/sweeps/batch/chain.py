@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from rowsweep.sweeps.batch.connection import CommitUnknown, check_committed
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import BatchClosed
+    from rowsweep.queue.stores.ledger import BatchClosed
     from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.connection import BatchConnection
 

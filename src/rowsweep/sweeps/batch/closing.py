@@ -11,14 +11,13 @@ from psycopg import errors as pg
 from psycopg.pq import TransactionStatus
 
 from rowsweep.errors import InvariantBroken, LeaseLost, TransactionEnded
-from rowsweep.queue.records import BatchClose
+from rowsweep.queue.stores.ledger import BatchClose
 from rowsweep.sweeps.batch.connection import MARKER
 from rowsweep.sweeps.passes.position import PAGES_STEP, Position, as_checkpoint
 
 if TYPE_CHECKING:
-    from rowsweep.queue.contract import LedgerStore
-    from rowsweep.queue.records import BatchClosed, Behind, SweepTotals
-    from rowsweep.queue.shards import ShardFigures
+    from rowsweep.queue.stores.ledger import BatchClosed, Behind, LedgerStore, SweepTotals
+    from rowsweep.queue.stores.shards import ShardFigures
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.batch.pages import Page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.clock import SystemClock
-from rowsweep.queue.shards import shard_number
+from rowsweep.queue.stores.shards import shard_number
 from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.export.destination import MANIFEST, SUCCESS, Destination

@@ -12,7 +12,7 @@ from rowsweep.sweeps.export.setup import set_up_export
 from rowsweep.sweeps.shards.sharded import Sharded
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill
+    from rowsweep.queue.stores.ledger import Backfill
     from rowsweep.sweeps.export.manifest import Part
     from rowsweep.sweeps.passes.position import Position
 

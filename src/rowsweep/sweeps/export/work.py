@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from rowsweep.errors import LeaseLost
-from rowsweep.queue.records import StepPut
-from rowsweep.queue.shards import shard_suffix
+from rowsweep.queue.stores.shards import shard_suffix
+from rowsweep.queue.stores.steps import StepPut
 from rowsweep.sweeps.batch.closing import BatchDone, CheckpointMoved
 from rowsweep.sweeps.export.position import PART_STEPS, as_position
 

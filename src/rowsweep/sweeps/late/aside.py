@@ -10,7 +10,7 @@ from psycopg import sql
 from rowsweep.sweeps.keyset.catalog import quoted
 
 if TYPE_CHECKING:
-    from rowsweep.queue.rejected import RejectedRow
+    from rowsweep.queue.stores.rejected import RejectedRow
     from rowsweep.sweeps.keyset.catalog import Table
 
 

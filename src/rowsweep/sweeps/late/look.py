@@ -18,7 +18,7 @@ from rowsweep.telemetry.events import emit
 if TYPE_CHECKING:
     from psycopg.sql import Composed
 
-    from rowsweep.queue.rejected import RejectedRow
+    from rowsweep.queue.stores.rejected import RejectedRow
     from rowsweep.sweeps.batch.pages import PageFinder
     from rowsweep.sweeps.late.writers import Writers
     from rowsweep.sweeps.setup import Setup

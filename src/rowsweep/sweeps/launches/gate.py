@@ -12,8 +12,7 @@ from rowsweep.errors import AlreadyApplied, ChangedSinceApplied, RequirementMiss
 from rowsweep.queue.records import LIVE_STATES
 
 if TYPE_CHECKING:
-    from rowsweep.queue.contract import LedgerStore
-    from rowsweep.queue.records import Backfill
+    from rowsweep.queue.stores.ledger import Backfill, LedgerStore
 
 ENVIRONMENT_VARIABLE: Final = "ROWSWEEP_ENV"
 DEFAULT_ENVIRONMENT: Final = "development"

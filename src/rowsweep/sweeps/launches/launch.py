@@ -11,15 +11,16 @@ from uuid import UUID
 from rowsweep.errors import InvalidOption, SweepNotFound, SweepNotLive, nearest
 from rowsweep.jobs.request import EnqueueOptions
 from rowsweep.options import count, finite, rate
-from rowsweep.queue.records import NewBackfill
+from rowsweep.queue.stores.ledger import NewBackfill
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.registry import get_sweep
 from rowsweep.sweeps.run import Host, Run, host, ledger_of
 from rowsweep.sweeps.spec import MOST_BATCH_ROWS, OnError, check_rejecting
 
 if TYPE_CHECKING:
-    from rowsweep.queue.contract import LedgerStore
-    from rowsweep.queue.records import Backfill, EnqueueResult, Job, NewJob
+    from rowsweep.jobs.request import EnqueueResult, NewJob
+    from rowsweep.queue.records import Job
+    from rowsweep.queue.stores.ledger import Backfill, LedgerStore
     from rowsweep.sweeps.handle import Sweep
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.clock import real_monotonic
-from rowsweep.queue.records import MOST_SAMPLES, SweepTotals
+from rowsweep.queue.stores.ledger import MOST_SAMPLES, SweepTotals
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill
+    from rowsweep.queue.stores.ledger import Backfill
     from rowsweep.sweeps.passes.position import Position
 
 _SAMPLE_SECONDS: Final = 1.0

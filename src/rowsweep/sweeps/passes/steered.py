@@ -14,7 +14,7 @@ from rowsweep.errors import (
     Interrupted,
     InvariantBroken,
 )
-from rowsweep.queue.records import NewBackfill
+from rowsweep.queue.stores.ledger import NewBackfill
 from rowsweep.sweeps.batch.connection import BatchConnection
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.launches.launch import new_row
@@ -25,8 +25,7 @@ from rowsweep.telemetry.instruments import record_batch
 
 if TYPE_CHECKING:
     from rowsweep.options import Rate
-    from rowsweep.queue.contract import LedgerStore
-    from rowsweep.queue.records import Backfill, Wanted
+    from rowsweep.queue.stores.ledger import Backfill, LedgerStore, Wanted
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.handle import Sweep
 

@@ -25,7 +25,7 @@ from rowsweep.sweeps.setup import Setup, check_source, count_rows, set_up, setti
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill, Wanted
+    from rowsweep.queue.stores.ledger import Backfill, Wanted
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.handle import TableSweep
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvariantBroken
-from rowsweep.queue.rejected import RejectedRow
+from rowsweep.queue.stores.rejected import RejectedRow
 from rowsweep.sweeps.batch.closing import Checkpoint, Closer
 from rowsweep.sweeps.poison.blame import row_error
 from rowsweep.telemetry.events import emit
@@ -15,8 +15,8 @@ from rowsweep.telemetry.instruments import record_rejected
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Stores
-    from rowsweep.queue.records import BatchClosed
-    from rowsweep.queue.rejected import RejectedStore
+    from rowsweep.queue.stores.ledger import BatchClosed
+    from rowsweep.queue.stores.rejected import RejectedStore
     from rowsweep.sweeps.keyset.catalog import Table
     from rowsweep.sweeps.passes.position import Position
     from rowsweep.sweeps.poison.limits import Limits

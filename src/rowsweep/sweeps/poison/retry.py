@@ -11,7 +11,7 @@ from rowsweep.sweeps.poison.listed import ListedFinder, listed
 from rowsweep.sweeps.refusals import refuse_changed
 
 if TYPE_CHECKING:
-    from rowsweep.queue.rejected import RejectedRow
+    from rowsweep.queue.stores.rejected import RejectedRow
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.keyset.statements import Statements
     from rowsweep.sweeps.setup import Setup

@@ -14,8 +14,8 @@ from rowsweep.sweeps.poison.closing import said
 from rowsweep.sweeps.poison.listed import keys_of
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import BatchClosed
-    from rowsweep.queue.rejected import RejectedRow
+    from rowsweep.queue.stores.ledger import BatchClosed
+    from rowsweep.queue.stores.rejected import RejectedRow
     from rowsweep.sweeps.passes.position import Position
     from rowsweep.sweeps.poison.closing import ListingCloser
     from rowsweep.sweeps.poison.listed import Key, ListedFinder

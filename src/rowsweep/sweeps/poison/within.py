@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import errors as pg
 from psycopg.pq import TransactionStatus
 
-from rowsweep.queue.rejected import RejectedRow
+from rowsweep.queue.stores.rejected import RejectedRow
 from rowsweep.sweeps.batch.closing import BatchDone, check_transaction, transaction_ended
 from rowsweep.sweeps.batch.connection import pinned
 from rowsweep.sweeps.batch.pages import Page, PageFinder

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowsweep.queue.contract import Stores
-    from rowsweep.queue.records import NewBackfill, SweepTotals
+    from rowsweep.queue.stores.ledger import NewBackfill, SweepTotals
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.purge.declare import Purge
     from rowsweep.sweeps.purge.targets.setup import TargetSetup

@@ -31,8 +31,8 @@ from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Stores
-    from rowsweep.queue.records import SweepTotals, Wanted
-    from rowsweep.queue.retention import RetentionStore
+    from rowsweep.queue.stores.ledger import SweepTotals, Wanted
+    from rowsweep.queue.stores.retention import RetentionStore
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.purge.declare import Purge
     from rowsweep.sweeps.purge.targets.target import Target

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rowsweep.errors import ImplausiblePurge
 
 if TYPE_CHECKING:
-    from rowsweep.queue.contract import LedgerStore
+    from rowsweep.queue.stores.ledger import LedgerStore
     from rowsweep.sweeps.purge.targets.setup import TargetSetup
 
 PLAUSIBLE_SHARE: Final = 0.2

@@ -15,7 +15,7 @@ from rowsweep.sweeps.keyset.expressions import cursor_values
 from rowsweep.sweeps.purge.targets.catalog import Reference, find_reference
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import BatchClosed
+    from rowsweep.queue.stores.ledger import BatchClosed
     from rowsweep.sweeps.batch.closing import Closer
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.purge.position import PurgePosition

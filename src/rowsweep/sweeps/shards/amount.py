@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.queue.shards import MOST_SHARDS, shard_number
+from rowsweep.queue.stores.shards import MOST_SHARDS, shard_number
 from rowsweep.sweeps.passes.position import SETUP_STEP
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import InvariantBroken, SweepFailed
 from rowsweep.queue.records import LIVE_STATES
-from rowsweep.queue.shards import shard_suffix
+from rowsweep.queue.stores.shards import shard_suffix
 from rowsweep.sweeps.passes.position import PAGES_STEP
 from rowsweep.sweeps.shards.totals import ranges_of, without_end
 
 if TYPE_CHECKING:
-    from rowsweep.queue.shards import ShardJob
+    from rowsweep.queue.stores.shards import ShardJob
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.passes.position import Position

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import LeaseLost
-from rowsweep.queue.records import StepPut
-from rowsweep.queue.shards import shard_suffix
+from rowsweep.queue.stores.shards import shard_suffix
+from rowsweep.queue.stores.steps import StepPut
 from rowsweep.sweeps.passes.position import PAGES_STEP, KeyRange
 from rowsweep.sweeps.shards.totals import end_of
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Stores
-    from rowsweep.queue.shards import ShardJob
+    from rowsweep.queue.stores.shards import ShardJob
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.passes.position import Position

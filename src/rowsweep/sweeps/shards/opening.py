@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.jobs import ambient
-from rowsweep.queue.records import LIVE_STATES, StepPut
-from rowsweep.queue.shards import ShardFigures, shard_suffix
+from rowsweep.queue.records import LIVE_STATES
+from rowsweep.queue.stores.shards import ShardFigures, shard_suffix
+from rowsweep.queue.stores.steps import StepPut
 from rowsweep.sweeps.passes.position import PAGES_STEP, SETUP_STEP
 
 if TYPE_CHECKING:
+    from rowsweep.jobs.request import NewJob
     from rowsweep.jobs.values.json_form import Json
-    from rowsweep.queue.contract import LedgerStore, Stores
-    from rowsweep.queue.records import NewBackfill, NewJob
+    from rowsweep.queue.contract import Stores
+    from rowsweep.queue.stores.ledger import LedgerStore, NewBackfill
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.connection import BatchConnection
     from rowsweep.sweeps.handle import Sweep
@@ -61,7 +63,7 @@ class Opening:
         stores.steps.put(put, self.ctx.claim)
 
     def _sibling(self, number: int) -> NewJob:
-        from rowsweep.queue.records import NewJob
+        from rowsweep.jobs.request import NewJob
 
         record, suffix = self.ctx.record, shard_suffix(number)
         return NewJob(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.queue.shards import shard_suffix
+from rowsweep.queue.stores.shards import shard_suffix
 from rowsweep.sweeps.late.look import LEFT_STEP
 from rowsweep.sweeps.passes.backfill import BackfillPass
 from rowsweep.sweeps.setup import set_up
 from rowsweep.sweeps.shards.sharded import Sharded
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill
+    from rowsweep.queue.stores.ledger import Backfill
     from rowsweep.sweeps.passes.position import KeyRange
 
 _BATCHES_WORTH_HALVING: Final = 4

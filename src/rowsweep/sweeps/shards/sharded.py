@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import InvariantBroken
-from rowsweep.queue.records import BatchClose
-from rowsweep.queue.shards import ShardFigures, shard_number, shard_suffix
+from rowsweep.queue.stores.ledger import BatchClose
+from rowsweep.queue.stores.shards import ShardFigures, shard_number, shard_suffix
 from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.pacing import Pacer
@@ -26,8 +26,8 @@ from rowsweep.sweeps.shards.totals import final_figures, final_totals, summed
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill, Wanted
-    from rowsweep.queue.shards import ShardStore
+    from rowsweep.queue.stores.ledger import Backfill, Wanted
+    from rowsweep.queue.stores.shards import ShardStore
     from rowsweep.steps.context import RunCtx
     from rowsweep.sweeps.batch.closing import BatchDone
     from rowsweep.sweeps.handle import TableSweep

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill
+    from rowsweep.queue.stores.ledger import Backfill
 
 _MOST_PERCENT_BEFORE_DONE: Final = 99.0
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.queue.records import MOST_SAMPLES, SweepTotals
-from rowsweep.queue.shards import ShardFigures
+from rowsweep.queue.stores.ledger import MOST_SAMPLES, SweepTotals
+from rowsweep.queue.stores.shards import ShardFigures
 from rowsweep.sweeps.passes.position import Position
 
 if TYPE_CHECKING:
-    from rowsweep.queue.records import Backfill
+    from rowsweep.queue.stores.ledger import Backfill
     from rowsweep.sweeps.passes.position import KeyRange
 
 

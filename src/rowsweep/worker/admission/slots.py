@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rowsweep.jobs.concurrency import Cap
     from rowsweep.jobs.handle import JobHandle
     from rowsweep.queue.contract import Driver
-    from rowsweep.queue.holds import Slot, SlotStore
     from rowsweep.queue.records import Job
+    from rowsweep.queue.stores.holds import Slot, SlotStore
     from rowsweep.worker.admission.busy import BusyCaps
     from rowsweep.worker.equipment import Equipment
 

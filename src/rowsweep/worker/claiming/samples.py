@@ -11,8 +11,8 @@ from rowsweep.telemetry.instruments import is_metered, record_depths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rowsweep.queue.health import HealthStore
-    from rowsweep.queue.records import Look
+    from rowsweep.queue.stores.health import HealthStore
+    from rowsweep.queue.stores.workers import Look
     from rowsweep.worker.equipment import Equipment
 
 _REST_SECONDS: Final = 300.0

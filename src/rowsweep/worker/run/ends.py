@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import LeaseLost
-from rowsweep.queue.shards import shard_number
+from rowsweep.queue.stores.shards import shard_number
 from rowsweep.queue.verdicts import Bury, Done, Drop, Refuse
 from rowsweep.telemetry.events import emit, is_logged
 from rowsweep.telemetry.instruments import is_metered, record_job

@@ -9,7 +9,7 @@ import typer
 from rowsweep.cli.commands.jobs.flags import Id, Most, Name, read_instant
 from rowsweep.cli.session import session_of
 from rowsweep.errors import JobNotFound
-from rowsweep.queue.counters import CounterTier
+from rowsweep.queue.stores.counters import CounterTier
 from rowsweep.show.tables import queue as tables
 from rowsweep.show.words import values
 

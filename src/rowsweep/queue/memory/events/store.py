@@ -7,18 +7,19 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rowsweep.options import count
-from rowsweep.queue.events import Event, Published
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.state import locked
+from rowsweep.queue.stores.events import Event, Published
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterable
     from datetime import datetime
 
-    from rowsweep.queue.events import NewEvent
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Job, Step
+    from rowsweep.queue.records import Job
+    from rowsweep.queue.stores.events import NewEvent
+    from rowsweep.queue.stores.steps import Step
 
 
 @dataclass(frozen=True, slots=True)

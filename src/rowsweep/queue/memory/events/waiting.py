@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.events.store import answer_to, asked_at
-from rowsweep.queue.records import Step
+from rowsweep.queue.stores.steps import Step
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from rowsweep.queue.events import StepWait
     from rowsweep.queue.memory.state import State
+    from rowsweep.queue.stores.events import StepWait
 
 
 def await_event(state: State, asked: StepWait) -> Step:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowsweep.queue.holds import Pause, check_pair
 from rowsweep.queue.memory.state import locked
+from rowsweep.queue.stores.holds import Pause, check_pair
 
 if TYPE_CHECKING:
     import builtins

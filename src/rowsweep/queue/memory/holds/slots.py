@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rowsweep.queue.holds import Slot, SlotHolder, holder_of
 from rowsweep.queue.memory.state import locked
+from rowsweep.queue.stores.holds import Slot, SlotHolder, holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rowsweep.jobs.attempts.failure import Failure
 from rowsweep.queue.memory import jsonb
-from rowsweep.queue.shards import shard_number
+from rowsweep.queue.stores.shards import shard_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Backfill, Job
-    from rowsweep.queue.shards import ShardStatus
+    from rowsweep.queue.records import Job
+    from rowsweep.queue.stores.ledger import Backfill
+    from rowsweep.queue.stores.shards import ShardStatus
 
 OPEN_STATUSES: Final = ("running", "paused")
 Ended = Literal["failed", "cancelled"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.rejected import RejectedRow
+    from rowsweep.queue.stores.rejected import RejectedRow
 
 
 class MemoryRejected:

@@ -10,8 +10,10 @@ from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.ledger.moves import with_status
 from rowsweep.queue.memory.state import locked, step_answer
 from rowsweep.queue.memory.steps import write_step
-from rowsweep.queue.records import MOST_SAMPLES, WAITING_STATES, BatchClosed, StepPut
-from rowsweep.queue.shards import ShardJob, shard_number
+from rowsweep.queue.records import WAITING_STATES
+from rowsweep.queue.stores.ledger import MOST_SAMPLES, BatchClosed
+from rowsweep.queue.stores.shards import ShardJob, shard_number
+from rowsweep.queue.stores.steps import StepPut
 
 if TYPE_CHECKING:
     import builtins
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Backfill, BatchClose, Claim, Job
-    from rowsweep.queue.shards import ShardFigures
+    from rowsweep.queue.records import Claim, Job
+    from rowsweep.queue.stores.ledger import Backfill, BatchClose
+    from rowsweep.queue.stores.shards import ShardFigures
 
 
 _UNDONE: Final = ("failed", "dead", "cancelled")

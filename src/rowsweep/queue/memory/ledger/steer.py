@@ -12,14 +12,16 @@ from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.ledger.moves import OPEN_STATUSES, ended_row, with_status
 from rowsweep.queue.memory.settle import PARKED_SECONDS
 from rowsweep.queue.memory.steering import cancel_job, refuse_taken_key, requeue_job
-from rowsweep.queue.records import LIVE_STATES, Tuning
+from rowsweep.queue.records import LIVE_STATES
+from rowsweep.queue.stores.ledger import Tuning
 
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import Backfill, Job, Wanted
+    from rowsweep.queue.records import Job
+    from rowsweep.queue.stores.ledger import Backfill, Wanted
 
 
 def steer_run(state: State, run_id: UUID, wanted: Wanted | Tuning, reason: str | None, by: str | None) -> Backfill:

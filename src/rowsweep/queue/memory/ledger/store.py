@@ -11,7 +11,8 @@ from rowsweep.queue.memory.ledger.moves import governed_options
 from rowsweep.queue.memory.ledger.steer import steer_run
 from rowsweep.queue.memory.state import backfill_answer, locked
 from rowsweep.queue.memory.steps import write_step
-from rowsweep.queue.records import Asked, Backfill, BatchClosed, StepPut
+from rowsweep.queue.stores.ledger import Asked, Backfill, BatchClosed
+from rowsweep.queue.stores.steps import StepPut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.records import (
+    from rowsweep.queue.records import Claim, Job
+    from rowsweep.queue.stores.ledger import (
         BackfillStatus,
         BatchClose,
-        Claim,
-        Job,
         NewBackfill,
         SweepKind,
         SweepTotals,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rowsweep.errors import InvariantBroken
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.state import locked
-from rowsweep.queue.outbox import Backlog, StagedJob, StagedPass, staged
 from rowsweep.queue.records import DEFAULT_QUEUE
+from rowsweep.queue.stores.outbox import Backlog, StagedJob, StagedPass, staged
 from rowsweep.queue.wake import OUTBOX
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rowsweep.jobs.request import EnqueueResult, NewJob
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.outbox import StagedStatus
+    from rowsweep.queue.stores.outbox import StagedStatus
 
 
 class MemoryOutbox:

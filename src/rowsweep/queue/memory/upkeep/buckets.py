@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.queue.counters import COUNTER_TIERS, CounterBucket, CounterTier
+from rowsweep.queue.stores.counters import COUNTER_TIERS, CounterBucket, CounterTier
 
 if TYPE_CHECKING:
     from rowsweep.queue.memory.state import CounterKey, State

@@ -6,7 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.queue.counters import (
+from rowsweep.queue.memory.schedules import MemoryLeader
+from rowsweep.queue.memory.state import locked
+from rowsweep.queue.memory.upkeep.buckets import truncated
+from rowsweep.queue.stores.counters import (
     COUNTER_TIERS,
     COUNTERS_DEFAULT,
     HOURS_AT_ONCE,
@@ -15,16 +18,13 @@ from rowsweep.queue.counters import (
     RollUp,
     check_read,
 )
-from rowsweep.queue.memory.schedules import MemoryLeader
-from rowsweep.queue.memory.state import locked
-from rowsweep.queue.memory.upkeep.buckets import truncated
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterable
 
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.schedules import Lease
+    from rowsweep.queue.stores.schedules import Lease
 
 _CLOSED_FOR: Final = timedelta(minutes=1)
 _HOUR: Final = timedelta(hours=1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowsweep.queue.health import Kept, ServerFacts
 from rowsweep.queue.memory.state import locked
 from rowsweep.queue.memory.workers import depth_of, queues_with_rows
+from rowsweep.queue.stores.health import Kept, ServerFacts
 
 if TYPE_CHECKING:
-    from rowsweep.queue.health import TableFacts
     from rowsweep.queue.memory.state import State
-    from rowsweep.queue.schedules import Leadership
+    from rowsweep.queue.stores.health import TableFacts
+    from rowsweep.queue.stores.schedules import Leadership
     from rowsweep.telemetry.instruments import Depth
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.queue.memory.state import locked
 from rowsweep.queue.memory.upkeep.buckets import is_folded
-from rowsweep.queue.retention import Removable, Removed
+from rowsweep.queue.stores.retention import Removable, Removed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rowsweep.queue.memory.state import State
     from rowsweep.queue.records import Job
-    from rowsweep.queue.retention import RetentionKind
+    from rowsweep.queue.stores.retention import RetentionKind
 
 Aged = tuple["datetime", "Callable[[], Any]"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import sql
 
 from rowsweep.queue.postgres.connections import connect_once
-from rowsweep.queue.postgres.cursor import run
 from rowsweep.queue.postgres.place import find_schema
-from rowsweep.queue.postgres.sql import load, render_script
+from rowsweep.queue.postgres.statements.cursor import run
+from rowsweep.queue.postgres.statements.sql import load, render_script
 from rowsweep.queue.postgres.translate import own_errors
 from rowsweep.telemetry.redact import redact_dsn
 

@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 from rowsweep.errors import InvalidOption, SchemaMissing
 from rowsweep.queue.postgres.connections import Connections, connect_once
-from rowsweep.queue.postgres.cursor import run
 from rowsweep.queue.postgres.outbox.store import PostgresOutbox
 from rowsweep.queue.postgres.pools import Pools
-from rowsweep.queue.postgres.session import JoinedSession, PooledSession
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.cursor import run
+from rowsweep.queue.postgres.statements.session import JoinedSession, PooledSession
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores.upkeep.retention import PostgresRetention
 from rowsweep.queue.postgres.translate import own_errors
 from rowsweep.queue.postgres.wake import PostgresWake

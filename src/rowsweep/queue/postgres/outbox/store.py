@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.jobs.request import NewJob
-from rowsweep.queue.outbox import Backlog, StagedJob, StagedPass, staged
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores.jobs import ENQUEUE_ROWS, enqueue_values
 from rowsweep.queue.postgres.stores.records import instant, next_instant
+from rowsweep.queue.stores.outbox import Backlog, StagedJob, StagedPass, staged
 
 if TYPE_CHECKING:
     import builtins
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from rowsweep.jobs.request import EnqueueResult
-    from rowsweep.queue.outbox import StagedStatus
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.stores.outbox import StagedStatus
 
 _SQL = load(__name__)
 

@@ -11,7 +11,7 @@ from rowsweep.queue.records import DEFAULT_QUEUE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rowsweep.queue.records import NewJob
+    from rowsweep.jobs.request import NewJob
 
 COPY_FROM: Final = 500
 """From how many jobs on a bulk is streamed; below, the two statements around it cost more than it saves."""

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from rowsweep.jobs.values.json_form import json_text
 from rowsweep.options import count
-from rowsweep.queue.events import Published
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
+from rowsweep.queue.stores.events import Published
 
 if TYPE_CHECKING:
     import builtins
     from datetime import datetime
 
-    from rowsweep.queue.events import Event, NewEvent
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.stores.events import Event, NewEvent
 
 PURGE_ROWS: Final = 10_000
 _SQL = load(__name__)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.options import count
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.records import PAGE_DEFAULT
 from rowsweep.queue.selection import id_bounds
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
     from rowsweep.queue.records import Job, JobFilter
     from rowsweep.queue.selection import JobPosition
 

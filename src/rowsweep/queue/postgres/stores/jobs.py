@@ -9,21 +9,23 @@ from itertools import groupby, tee
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import InvariantBroken, NoQueuesNamed
+from rowsweep.jobs.request import EnqueueResult
 from rowsweep.jobs.values.json_form import json_text
 from rowsweep.options import count
-from rowsweep.queue.postgres.arrays import Longs, Texts, Uuids, texts_or_none
-from rowsweep.queue.postgres.session import JoinedSession, PooledSession
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.arrays import Longs, Texts, Uuids, texts_or_none
+from rowsweep.queue.postgres.statements.session import JoinedSession, PooledSession
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.copied import can_be_copied, rows_of
 from rowsweep.queue.postgres.stores.settle import settle_values
-from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, ClaimPass, EnqueueResult, QueueStats
+from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, ClaimPass, QueueStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import Claim, ClaimOptions, Job, NewJob
+    from rowsweep.jobs.request import NewJob
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.records import Claim, ClaimOptions, Job
     from rowsweep.queue.verdicts import Settlement
 
 ENQUEUE_ATTEMPTS: Final = 2

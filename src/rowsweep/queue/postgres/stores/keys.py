@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import DuplicateJob, InvariantBroken
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.translate import is_live_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
 
-_SQL = load(__name__.replace("keys", "jobs"))
+_SQL = load("rowsweep.queue.postgres.stores.jobs")
 
 
 def refuse_taken_key(session: Session, job_id: UUID, key: tuple[str, str | None, str]) -> None:

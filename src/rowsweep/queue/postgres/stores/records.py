@@ -7,19 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 from rowsweep.errors import UnknownRowStatus
-from rowsweep.queue.counters import CounterBucket, CounterTier
-from rowsweep.queue.events import Event
-from rowsweep.queue.records import (
-    BACKFILL_STATUSES,
-    JOB_STATES,
-    Backfill,
-    EnqueueResult,
-    Job,
-    Recorded,
-    Step,
-    StepStatus,
-    WorkerInfo,
-)
+from rowsweep.jobs.request import EnqueueResult
+from rowsweep.queue.records import JOB_STATES, Job
+from rowsweep.queue.stores.counters import CounterBucket, CounterTier
+from rowsweep.queue.stores.events import Event
+from rowsweep.queue.stores.ledger import BACKFILL_STATUSES, Backfill
+from rowsweep.queue.stores.steps import Recorded, Step, StepStatus
+from rowsweep.queue.stores.workers import WorkerInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

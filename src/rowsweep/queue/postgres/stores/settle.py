@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rowsweep.jobs.values.json_form import json_text
-from rowsweep.queue.postgres.arrays import Longs, Uuids, texts_or_none
+from rowsweep.queue.postgres.statements.arrays import Longs, Uuids, texts_or_none
 from rowsweep.queue.verdicts import (
     Bury,
     Defer,

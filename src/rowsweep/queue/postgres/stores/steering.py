@@ -9,8 +9,8 @@ from psycopg.errors import DeadlockDetected, UniqueViolation
 
 from rowsweep.errors import InvariantBroken, JobNotFound, NotRemovable, NotRequeueable
 from rowsweep.options import count
-from rowsweep.queue.postgres.session import PooledSession
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.session import PooledSession
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.keys import refuse_taken_key, refusing_a_key_taken_meanwhile
 from rowsweep.queue.records import LIVE_STATES
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
     from rowsweep.queue.records import Job
     from rowsweep.queue.selection import JobSet
 

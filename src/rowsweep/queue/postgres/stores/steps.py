@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rowsweep.errors import LeaseLost
 from rowsweep.jobs.values.json_form import json_text
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.jobs import claim_values
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from rowsweep.queue.events import StepWait
-    from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import Claim, Recorded, Step, StepPut, StepSleep
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.records import Claim
+    from rowsweep.queue.stores.events import StepWait
+    from rowsweep.queue.stores.steps import Recorded, Step, StepPut, StepSleep
 
 _SQL = load(__name__)
 

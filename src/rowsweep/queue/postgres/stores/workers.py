@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.jobs.values.json_form import json_text
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
-from rowsweep.queue.records import MOST_SAMPLED, SAMPLE_SECONDS, Look
+from rowsweep.queue.stores.workers import MOST_SAMPLED, SAMPLE_SECONDS, Look
 from rowsweep.telemetry.instruments import Depth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import WorkerInfo
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.stores.workers import WorkerInfo
 
 EXPIRES_SECONDS: Final = 30.0
 _SQL = load(__name__)

@@ -30,8 +30,9 @@ from rowsweep.sweeps.spec import SweepSpec
 if TYPE_CHECKING:
     from psycopg.sql import Composed
 
-    from rowsweep.queue.records import Backfill, Step
-    from rowsweep.queue.rejected import RejectedRow
+    from rowsweep.queue.stores.ledger import Backfill
+    from rowsweep.queue.stores.rejected import RejectedRow
+    from rowsweep.queue.stores.steps import Step
     from rowsweep.sweeps.passes.position import Position
     from rowsweep.sweeps.run import Host
 

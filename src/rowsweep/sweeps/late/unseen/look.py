@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
     from rowsweep.jobs.values.json_form import Json
-    from rowsweep.queue.records import Wanted
+    from rowsweep.queue.stores.ledger import Wanted
     from rowsweep.sweeps.batch.work import PageWork
     from rowsweep.sweeps.setup import Setup
 

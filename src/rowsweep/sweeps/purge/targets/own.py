@@ -17,7 +17,7 @@ from rowsweep.sweeps.run import host
 
 if TYPE_CHECKING:
     from rowsweep.jobs.tasks.handle import TaskHandle
-    from rowsweep.queue.retention import Removable, RetentionKind, RetentionStore
+    from rowsweep.queue.stores.retention import Removable, RetentionKind, RetentionStore
 
 RETENTION: Final = "rowsweep-retention"
 RETENTION_CRON: Final = "17 * * * *"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.queue.holds import Pause, check_pair
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
+from rowsweep.queue.stores.holds import Pause, check_pair
 
 if TYPE_CHECKING:
     import builtins
 
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
 
 _SQL = load(__name__)
 

@@ -8,10 +8,10 @@ from psycopg.errors import DivisionByZero
 
 from rowsweep.errors import InvariantBroken
 from rowsweep.jobs.values.json_form import json_text
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores.jobs import claim_values
-from rowsweep.queue.records import MOST_SAMPLES, BatchClosed
-from rowsweep.queue.shards import ShardJob
+from rowsweep.queue.stores.ledger import MOST_SAMPLES, BatchClosed
+from rowsweep.queue.stores.shards import ShardJob
 
 if TYPE_CHECKING:
     import builtins
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
-    from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import BatchClose, Behind, Claim
-    from rowsweep.queue.shards import ShardFigures
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.records import Claim
+    from rowsweep.queue.stores.ledger import BatchClose, Behind
+    from rowsweep.queue.stores.shards import ShardFigures
 
 _SQL = load(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowsweep.queue.holds import Slot, SlotHolder, holder_of
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
+from rowsweep.queue.stores.holds import Slot, SlotHolder, holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
     from rowsweep.queue.records import Claim
 
 _SQL = load(__name__)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.errors import DriverUnavailable
 from rowsweep.queue.postgres.connections import connect_once
-from rowsweep.queue.postgres.cursor import run
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.cursor import run
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.translate import own_errors
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from rowsweep.queue.postgres.sql import load
-from rowsweep.queue.schedules import Leadership
+from rowsweep.queue.postgres.statements.sql import load
+from rowsweep.queue.stores.schedules import Leadership
 
 if TYPE_CHECKING:
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
 
 _SQL = load(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.jobs import enqueue_values, find_live
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.records import EnqueueResult
-    from rowsweep.queue.schedules import ScheduledFire
+    from rowsweep.jobs.request import EnqueueResult
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.stores.schedules import ScheduledFire
 
 _SQL = load(__name__)
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowsweep.queue.counters import COUNTERS_DEFAULT, HOURS_AT_ONCE, CounterBucket, CounterTier, RollUp, check_read
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
+from rowsweep.queue.stores.counters import (
+    COUNTERS_DEFAULT,
+    HOURS_AT_ONCE,
+    CounterBucket,
+    CounterTier,
+    RollUp,
+    check_read,
+)
 
 if TYPE_CHECKING:
     import builtins
     from datetime import datetime
 
-    from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.schedules import Lease
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.stores.schedules import Lease
 
 _SQL = load(__name__)
 

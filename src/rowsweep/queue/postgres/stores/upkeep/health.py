@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rowsweep.queue.health import Kept, ServerFacts, TableFacts
-from rowsweep.queue.postgres.sql import load
-from rowsweep.queue.records import MOST_COUNTED
-from rowsweep.queue.schedules import Leadership
+from rowsweep.queue.postgres.statements.sql import load
+from rowsweep.queue.stores.health import Kept, ServerFacts, TableFacts
+from rowsweep.queue.stores.schedules import Leadership
+from rowsweep.queue.stores.workers import MOST_COUNTED
 from rowsweep.telemetry.instruments import Depth
 
 if TYPE_CHECKING:
-    from rowsweep.queue.postgres.session import Session
+    from rowsweep.queue.postgres.statements.session import Session
 
 HOT_TABLES: Final = ("x_jobs", "x_job_steps", "x_backfills", "x_outbox", "x_job_leases", "x_job_workers")
 _SQL = load(__name__)

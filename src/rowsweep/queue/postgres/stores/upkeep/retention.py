@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.queue.postgres.sql import load
+from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
-from rowsweep.queue.retention import Removable, Removed
+from rowsweep.queue.stores.retention import Removable, Removed
 
 if TYPE_CHECKING:
-    from rowsweep.queue.postgres.session import Session
-    from rowsweep.queue.retention import RetentionKind
+    from rowsweep.queue.postgres.statements.session import Session
+    from rowsweep.queue.stores.retention import RetentionKind
 
 _SQL = load(__name__)
 _FROM_THE_FIRST: Final = datetime(1, 1, 2, tzinfo=UTC)
