@@ -33,7 +33,7 @@ def outbox_of(app: rs.App) -> OutboxStore:
     return found
 
 
-def until(ask: Any, *, seconds: float = 20.0) -> None:
+def until(ask: Any, *, seconds: float = 45.0) -> None:
     """Ask again and again until the answer is true."""
     give_up_at = real_monotonic() + seconds
     while not ask():

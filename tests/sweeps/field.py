@@ -24,7 +24,7 @@ from rowsweep.sweeps.run import Run, ledger_of
 from rowsweep.worker.run.execution import Execution
 from rowsweep.worker.worker import Worker
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 45.0
 QUEUE_TABLES = ("x_jobs", "x_job_steps", "x_backfills", "x_job_workers", "x_job_counters", "x_job_pauses")
 NONE_LATE = {"rows": 0, "writers": 0, "unsure": 0, "proved": True}
 NONE_SEEN = {**NONE_LATE, "proved": False}

@@ -22,7 +22,7 @@ def job_of(sender: Sender) -> Any:
     return row
 
 
-def until(ask: Callable[[], Any], seconds: float = 20.0) -> None:
+def until(ask: Callable[[], Any], seconds: float = 45.0) -> None:
     give_up_at = real_monotonic() + seconds
     while not ask():
         assert real_monotonic() < give_up_at

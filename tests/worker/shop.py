@@ -25,7 +25,7 @@ from rowsweep.queue.stores.steps import Step
 from rowsweep.timers import RealTimers
 from rowsweep.worker.worker import Worker
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 45.0
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 
