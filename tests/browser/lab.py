@@ -97,6 +97,7 @@ class Lab:
 
     def open(self, page: Page, name: str) -> Notebook:
         """Open a notebook in the page."""
+        page.set_default_navigation_timeout(1000 * PATIENCE)
         page.goto(f"http://127.0.0.1:{self._port}/lab/tree/{name}?token={self._token}&reset")
         return Notebook(page)
 

@@ -89,7 +89,9 @@ def test_a_sweep_is_watched_paused_resumed_and_finished_through_a_reload_and_a_d
     lab: Lab, page: Page, database: Database, dsn: str
 ) -> None:
     """N-072, N-079, N-080, N-102, N-103: what the ledger says is what the page says, and every row is written once."""
-    cells = [CONNECT.format(dsn=dsn), SWEEP.format(name="order-totals", rate="1500/s"), "rs.attach('order-totals')"]
+    # It would take longer than all that comes before its kernel dies, however slow a browser is.
+    sweep, attached_to = SWEEP.format(name="order-totals", rate="300/s"), "rs.attach('order-totals')"
+    cells = [CONNECT.format(dsn=dsn), sweep, attached_to, f"{attached_to}.tune(rate='none')"]
     notebook = opened(lab, page, "sweep.ipynb", cells)
     notebook.run(0)
     view = live(notebook.run(1))
@@ -121,6 +123,7 @@ def test_a_sweep_is_watched_paused_resumed_and_finished_through_a_reload_and_a_d
     notebook.run(1)
     attached = live(notebook.run(2))
     moves(attached)
+    notebook.run(3)
     view = notebook.cell(2)
     says(view, "done")
     expect(view.get_by_role("button", name="Pause")).to_have_count(0)
