@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -11,7 +12,15 @@ import pytest
 from rowsweep.errors import InvalidOption, NoQueuesNamed
 from rowsweep.queue.records import LEASE_LAPSED_FINAL_ATTEMPT, Claim, ClaimOptions, claim_of
 from rowsweep.queue.verdicts import Bury, GiveBack, Park, Retry
+from tests.queue.conftest import empty_world
 from tests.queue.world import ERROR, World, fresh_id, ids_of, is_near, new_job
+
+
+@pytest.fixture(params=["memory", "postgres", "postgres-few"])
+def world(request: pytest.FixtureRequest) -> World:
+    """The driver under test, holding no rows; over Postgres also by the claim of few rows."""
+    kind, _, few = request.param.partition("-")
+    return replace(empty_world(kind, request), few=bool(few))
 
 
 def test_a_claimed_job_runs_under_its_worker(world: World) -> None:

@@ -56,6 +56,8 @@ class World:
 
     driver: Driver
     hands: Hands
+    few: bool = False
+    """Claim, where no cap is named, by the way that is quicker over few live rows."""
 
     @property
     def jobs(self) -> JobStore:
@@ -115,8 +117,11 @@ class World:
 
     def claim(self, *names: str, queue: str = "default", worker: str = "w1", limit: int = 10, **more: Any) -> ClaimPass:
         """Claim for the names (`mail` where none is given)."""
-        options = ClaimOptions(queues=[queue], names=names or ("mail",), worker_id=worker, limit=limit, **more)
-        return self.jobs.claim(options)
+        few = self.few and not more.keys() & {"busy", "rooms", "key_rooms"}
+        given = {"few": few, **more}
+        return self.jobs.claim(
+            ClaimOptions(queues=[queue], names=names or ("mail",), worker_id=worker, limit=limit, **given)
+        )
 
     def take(self, name: str = "mail", **more: Any) -> Job:
         """Claim exactly one job."""

@@ -10,6 +10,7 @@ import pytest
 
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
+from rowsweep.queue.records import ClaimOptions, ClaimPass
 from rowsweep.testing.clock import FakeClock
 from tests.statements import note_statements
 from tests.worker.shop import BrokenDriver, DeafDriver, Shop, logged, until
@@ -102,6 +103,30 @@ def test_a_slow_queue_does_not_hold_up_another(memory: Shop) -> None:
     assert worker.stats.in_flight == 2
     go.set()
     until(lambda: worker.stats.processed == 70)
+
+
+def test_what_a_queue_brought_begins_before_the_next_one_is_asked(
+    memory: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-065: a claim that hangs holds up its own queue alone."""
+    ran, in_time = threading.Event(), []
+
+    @job("first", tenant="none", queue="first")
+    def first(ctx: Ctx) -> None:
+        ran.set()
+
+    jobs = memory.driver.control().jobs
+    claim = jobs.claim
+
+    def slow_claim(options: ClaimOptions) -> ClaimPass:
+        if list(options.queues) == ["second"]:
+            in_time.append(ran.wait(20))
+        return claim(options)
+
+    monkeypatch.setattr(jobs, "claim", slow_claim)
+    memory.enqueue(first)
+    memory.worker(queues=["first", "second"]).tick()
+    assert in_time == [True]
 
 
 def test_a_claim_names_one_queue_and_the_declared_jobs(memory: Shop) -> None:

@@ -92,7 +92,8 @@ class ClaimOptions:
     out, and lapsed ones only buried. `rooms` bounds the rows of a name in this pass, `key_rooms` those of one key.
     `starts`, as a pass less than a second ago answered it, lets this one begin behind what was passed over there.
     With `lapsed` the pass first re-takes (or buries) running rows whose visibility has lapsed; a worker asks
-    for it once a second and queue.
+    for it once a second and queue. With `few` the caller takes the queue for one of few live rows, and names no cap:
+    where a driver is quicker over those it tries that first, from the head.
     """
 
     queues: Sequence[str]
@@ -106,19 +107,22 @@ class ClaimOptions:
     key_rooms: Mapping[str, int] = field(default_factory=dict)
     starts: Json = None
     lapsed: bool = True
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPass:
     """What a claim pass brought: jobs to run, rows it buried, and when the next waiting row falls due.
 
-    `starts` says where the next pass may begin, None where the driver always begins at the head.
+    `starts` says where the next pass may begin, None where the driver always begins at the head. `few` says that the
+    quicker way of few rows did.
     """
 
     jobs: list[Job]
     buried: list[Job] = field(default_factory=list)
     next_run_at: datetime | None = None
     starts: Json = None
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

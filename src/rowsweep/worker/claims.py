@@ -143,7 +143,9 @@ class Claims:
         handles = _declared(self._options.names)
         with self._round:
             queues = [queue for queue in self._pools if self._pools[queue].free and self._is_open and handles]
-            return [flight for queue in queues for flight in self._claim(queue, handles, None, lapsed=True)[0]]
+            begun = [flight for queue in queues for flight in self._claim(queue, handles, None, lapsed=True)[0]]
+            self._admission.fly()
+            return begun
 
     def _step(self) -> float | None:
         with self._round:
@@ -200,36 +202,38 @@ class Claims:
             if not seen and next_run_at is not None:
                 # This process's clock may be off, which costs one look: that one answers in the database's seconds.
                 due_in = _soonest(due_in, (next_run_at - self._clock.now()).total_seconds())
-        if any(self._pools[queue].wants for queue in list(self._hot)):
-            return 0.0
         # An announcement or a poll that falls due in between rides on the next look, however little later that is.
         rides = (self._options.announce_seconds, self._polls.shortest_seconds)
-        return self._pace.next_in(due_in, *rides, self._admission.busy.ends_in(), self._heads.due_in(), found=found > 0)
+        wait = self._pace.next_in(due_in, *rides, self._admission.busy.ends_in(), self._heads.due_in(), found=found > 0)
+        # Last: a run waits for the interpreter's lock behind what is still done here.
+        self._admission.fly()
+        return 0.0 if any(self._pools[queue].wants for queue in list(self._hot)) else wait
 
     def _claim(
         self, queue: str, handles: Handles, began: Json, *, lapsed: bool
     ) -> tuple[list[Flight], datetime | None]:
+        self._admission.fly()
         limit = self._pools[queue].free
         room = self._admission.busy.room(handles.values())
         stamp = self._clock.monotonic()
         if lapsed:
             self._lapsed_at[queue] = stamp
-        passed = self._driver.control().jobs.claim(
-            ClaimOptions(
-                queues=[queue],
-                names=sorted(handles),
-                worker_id=self._worker_id,
-                limit=limit,
-                visibility_seconds=self._options.visibility_seconds,
-                drop_exhausted=[name for name, handle in handles.items() if not handle.retry.dead_letter],
-                busy=room.busy,
-                rooms=room.rooms,
-                key_rooms=room.key_rooms,
-                starts=began,
-                lapsed=lapsed,
-            )
+        options = ClaimOptions(
+            queues=[queue],
+            names=sorted(handles),
+            worker_id=self._worker_id,
+            limit=limit,
+            visibility_seconds=self._options.visibility_seconds,
+            drop_exhausted=[name for name, handle in handles.items() if not handle.retry.dead_letter],
+            busy=room.busy,
+            rooms=room.rooms,
+            key_rooms=room.key_rooms,
+            starts=began,
+            lapsed=lapsed,
+            few=not room.is_capped and self._heads.has_few(queue),
         )
-        self._heads.passed(queue, began=began, began_at=stamp, starts=passed.starts)
+        passed = self._driver.control().jobs.claim(options)
+        self._heads.passed(queue, options, passed, began_at=stamp)
         for job in passed.buried:
             _report_exhausted(job)
             self._admission.buried(job, find_job(job.name) or handles[job.name])
@@ -251,7 +255,6 @@ class Claims:
                     begun.append(flight)
             except Exception as error:  # noqa: BLE001 - the other jobs of the pass are this worker's already
                 emit("jobs.worker.tick-failed", worker_id=self._worker_id, queue=job.queue, error=error)
-        self._admission.fly()
         return begun
 
     def _is_lapsed_due(self, queue: str, every: float) -> bool:

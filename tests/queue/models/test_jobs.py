@@ -83,6 +83,7 @@ class QueueMachine(ModelledQueue):
             lapsed=lapsed,
             visibility_seconds=seconds,
             drop_exhausted=["b"] if drops else [],
+            few=worker == "w1",
         )
         mine = {job_id: row for job_id, row in self.rows.items() if row.name in names and not self._is_paused(row)}
         found = sorted(j for j, r in mine.items() if lapsed and r.state == "running" and self._is_past(r.visible_at))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import LiteralString
 
+    from psycopg.abc import Transformer
     from psycopg.pq.abc import PGconn
 
 OLDEST_SERVER: Final = 150_000
@@ -101,6 +102,7 @@ class SweepConnection(psycopg.Connection[Any]):
         super().__init__(pgconn)
         self.prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self.numbers = counting()
+        self.transformer: Transformer | None = None
 
     def message(self) -> AbstractContextManager[None]:
         """Send the statements of the block in one message at its end, nothing where it raises."""

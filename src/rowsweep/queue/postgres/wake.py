@@ -27,6 +27,9 @@ class PostgresWake:
         self._bell, self._rope = socket.socketpair()
         self._bell.setblocking(False)
         self._rope.setblocking(False)
+        self._ready = selectors.DefaultSelector()
+        self._ready.register(self._bell, selectors.EVENT_READ)
+        self._ready.register(connection.fileno(), selectors.EVENT_READ)
         connection.add_notify_handler(self._take)
 
     @classmethod
@@ -63,19 +66,16 @@ class PostgresWake:
 
     def close(self) -> None:
         """End the session."""
+        self._ready.close()
         self._connection.close()
         self._bell.close()
         self._rope.close()
 
     def _wait(self, seconds: float | None) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._bell, selectors.EVENT_READ)
-            try:
-                selector.register(self._connection.fileno(), selectors.EVENT_READ)
-            except (psycopg.Error, ValueError, OSError) as error:
-                raise unreachable(self._place, error) from error
-            selector.select(None if seconds is None else max(seconds, 0.0))
-        with contextlib.suppress(BlockingIOError):  # nobody rang: something came, or the time is over
+        if self._connection.closed:
+            raise unreachable(self._place, "the connection was closed")
+        ready = self._ready.select(None if seconds is None else max(seconds, 0.0))
+        if any(key.fileobj is self._bell for key, _ in ready):
             self._bell.recv(4096)
 
     def _read(self) -> None:

@@ -28,6 +28,11 @@ class Room:
     rooms: Mapping[str, int]
     key_rooms: Mapping[str, int]
 
+    @property
+    def is_capped(self) -> bool:
+        """Whether it is bounded by any cap."""
+        return bool(self.busy or self.rooms or self.key_rooms)
+
 
 class BusyCaps:
     """Note which caps are full: those just seen so, for a second, and those that this worker fills itself.

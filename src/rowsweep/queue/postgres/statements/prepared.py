@@ -41,20 +41,22 @@ def run_prepared(connection: SweepConnection, text: LiteralString, values: Mappi
     again for each: beside busy threads that takes up to 5 ms a time.
     """
     numbered = _numbered(text)
-    transformer = Transformer(StoreCursor(connection))
-    given = transformer.dump_sequence([values[name] for name in numbered.names], [PyFormat.AUTO] * len(numbered.names))
-    formats = transformer.formats
-    parameters, types = cast("Sequence[Buffer]", given), transformer.types or ()
     with connection.lock:
+        transformer = connection.transformer = connection.transformer or Transformer(StoreCursor(connection))
+        given = [values[name] for name in numbered.names]
+        parameters = cast("Sequence[Buffer]", transformer.dump_sequence(given, [PyFormat.AUTO] * len(given)))
+        types, formats = transformer.types or (), transformer.formats
         name = _prepared(connection, numbered, types)
         result = connection.pgconn.exec_prepared(name, parameters, formats, Format.BINARY)
         if _is_unknown(result):  # nothing was run, and what commits by itself can be sent again
             del connection.prepared[numbered.query, types]
             name = _prepared(connection, numbered, types)
             result = connection.pgconn.exec_prepared(name, parameters, formats, Format.BINARY)
-    _check(connection, result)
-    transformer.set_pgresult(result)
-    return transformer.load_rows(0, result.ntuples, tuple)
+        _check(connection, result)
+        transformer.set_pgresult(result)
+        rows = transformer.load_rows(0, result.ntuples, tuple)
+        transformer.set_pgresult(None)
+    return rows
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from itertools import groupby, tee
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,10 @@ from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, Cl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from psycopg.rows import TupleRow
 
     from rowsweep.jobs.request import NewJob
     from rowsweep.queue.postgres.statements.session import Session
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 ENQUEUE_ATTEMPTS: Final = 2
 ENQUEUE_ROWS: Final = 1_000
+FEW: Final = 64
 SHARDS: Final = 8
 _SQL = load(__name__)
 _STATS: Final = tuple(field.name for field in fields(QueueStats))
@@ -60,6 +65,9 @@ class PostgresJobs:
         if len(taken) >= limit:
             return ClaimPass(jobs=taken, buried=buried)
         free = limit - len(taken)
+        few = self._claim_few(options, queue, free) if options.few else None
+        if few is not None:
+            return replace(few, jobs=taken + few.jobs, buried=buried)
         rows = self._session.rows(
             _SQL["claim"],
             {
@@ -74,7 +82,7 @@ class PostgresJobs:
                 "scan": 2 * free + 32,
             },
         )
-        claimed = [records.job(row) for row in rows if row[0] is not None]
+        claimed = _claimed(rows)
         starts = next((row[-2] for row in rows if row[-2] is not None), None)
         next_run_at = records.next_instant(rows[0][-1])
         return ClaimPass(jobs=taken + claimed, buried=buried, next_run_at=next_run_at, starts=starts)
@@ -108,6 +116,24 @@ class PostgresJobs:
         """Count rows by queue and state, queues by name."""
         return [QueueStats(**dict(zip(_STATS, row, strict=True))) for row in self._session.rows(_SQL["stats"], {})]
 
+    def _claim_few(self, options: ClaimOptions, queue: str, limit: int) -> ClaimPass | None:
+        """Claim where few rows are live; None, and nothing claimed, where there may be more."""
+        rows = self._session.rows(
+            _SQL["claim_few"],
+            {
+                "queue": queue,
+                "names": Texts(options.names),
+                "worker": options.worker_id,
+                "visibility": float(options.visibility_seconds),
+                "limit": limit,
+                "few": FEW,
+            },
+        )
+        if not rows[0][-2]:
+            return None
+        claimed = sorted(_claimed(rows), key=_claim_order)
+        return ClaimPass(jobs=claimed, next_run_at=records.next_instant(rows[0][-1]), few=True)
+
     def _claim_lapsed(self, options: ClaimOptions, queue: str, limit: int) -> tuple[list[Job], list[Job]]:
         rows = self._session.rows(
             _SQL["claim_lapsed"],
@@ -127,8 +153,17 @@ class PostgresJobs:
         )
         found = [records.job(row) for row in rows]
         taken = [job for job in found if job.state == "running"]
-        taken.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+        taken.sort(key=_claim_order)
         return taken, [job for job in found if job.state != "running"]
+
+
+def _claimed(rows: Sequence[TupleRow]) -> list[Job]:
+    """Answer the jobs of a claim's rows; one that stands for no job says only what the pass came to."""
+    return [records.job(row) for row in rows if row[0] is not None]
+
+
+def _claim_order(job: Job) -> tuple[int, datetime, UUID]:
+    return -job.priority, job.run_at, job.id
 
 
 def claim_values(claim: Claim) -> dict[str, object]:
@@ -195,7 +230,28 @@ def _copy(session: JoinedSession, parts: Iterator[Sequence[NewJob]]) -> list[Enq
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[int, Any]:
+    if len(jobs) == 1:
+        return _states(session.rows(_SQL["enqueue_one"], _values_of_one(jobs[0])))
     return _states(session.rows(_SQL[_statement(jobs)], enqueue_values(jobs)))
+
+
+def _values_of_one(job: NewJob) -> dict[str, object]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "queue": job.queue or DEFAULT_QUEUE,
+        "priority": job.priority,
+        "input": json_text(job.input),
+        "idempotency_key": job.idempotency_key,
+        "tenant_id": job.tenant_id,
+        "concurrency_key": job.concurrency_key,
+        "run_id": job.run_id,
+        "max_attempts": job.max_attempts,
+        "run_at": job.run_at,
+        "delay": None if job.delay_seconds is None else float(job.delay_seconds),
+        "traceparent": job.traceparent,
+        "enqueued_by": job.enqueued_by,
+    }
 
 
 def _way(session: Session, jobs: Sequence[NewJob]) -> str:

@@ -35,6 +35,29 @@ select i.id, i.state
 from inserted i
 join woken w on w.queues >= 0;
 
+-- name: enqueue_one
+-- What most enqueues are, in half of the time that arrays take.
+with inserted as (
+  insert into /* schema */x_jobs
+    (id, name, queue, priority, state, input, idempotency_key, tenant_id, concurrency_key, run_id, max_attempts,
+     run_at, traceparent, enqueued_by)
+  select %(id)s::uuid, %(name)s::text, %(queue)s::text, %(priority)s::smallint,
+         case when n.due > statement_timestamp() then 'delayed' else 'ready' end, %(input)s::text::jsonb,
+         %(idempotency_key)s::text, %(tenant_id)s::text, %(concurrency_key)s::text, %(run_id)s::uuid,
+         %(max_attempts)s::integer, n.due, %(traceparent)s::text, %(enqueued_by)s::text
+  from (
+    select coalesce(%(run_at)s::timestamptz, statement_timestamp()
+                    + make_interval(secs => coalesce(%(delay)s::double precision, 0))) as due
+  ) n
+  on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
+    where ended_as is null
+    do nothing
+  returning id, state, queue, run_at
+)
+select i.id, i.state,
+       case when i.run_at < now() + interval '30 seconds' then pg_notify('rowsweep_wake', i.queue) end
+from inserted i;
+
 -- name: enqueue_unkeyed
 -- Jobs that nobody can have enqueued before: without a conflict to look for, an insert takes four fifths of the time.
 with inserted as (
@@ -262,6 +285,72 @@ from upcoming u
 cross join starts s
 left join taken t on true
 order by t.priority desc, t.run_at, t.id;
+
+-- name: claim_few
+-- A claim where few rows are live, in two thirds of the time: reads the first ones of each name, whatever they are, and
+-- takes nothing where there may be more.
+with seen as materialized (
+  select f.id, f.priority, f.run_at, f.state
+  from unnest(%(names)s::text[]) as n (name)
+  cross join lateral (
+    select j.id, j.priority, j.run_at, j.state
+    from /* schema */x_jobs j
+    where j.queue = %(queue)s::text and j.name = n.name and j.ended_as is null
+    order by j.priority desc, j.run_at, j.id
+    limit %(few)s::bigint
+  ) f
+  where not exists (
+    select from /* schema */x_job_pauses p
+    where (p.queue is null or p.queue = %(queue)s::text) and (p.name is null or p.name = n.name))
+  limit %(few)s::bigint
+),
+due as (
+  select s.id
+  from seen s
+  where s.state in ('ready', 'delayed', 'suspended') and s.run_at <= now()
+    and (select count(*) from seen) < %(few)s::bigint
+  order by s.priority desc, s.run_at, s.id
+),
+picked as materialized (
+  select l.id
+  from due d
+  cross join lateral (
+    select j.id
+    from /* schema */x_jobs j
+    where j.id = d.id and j.state || '' in ('ready', 'delayed', 'suspended') and j.run_at <= now()
+    offset 0
+    for update skip locked
+  ) l
+  limit %(limit)s::bigint
+),
+taken as (
+  update /* schema */x_jobs j
+  set state = 'running', attempt = j.attempt + 1, claims = j.claims + 1, claimed_by = %(worker)s::text,
+      visible_at = now() + make_interval(secs => %(visibility)s::double precision),
+      started_at = now(), updated_at = now()
+  from picked p
+  where j.id = any (array[p.id])
+  returning j.id, j.name, j.queue, j.priority, j.state, j.input, j.idempotency_key, j.tenant_id, j.concurrency_key,
+            j.run_id, j.attempt, j.max_attempts, j.claims, j.claimed_by, j.visible_at, j.run_at, j.progress,
+            j.result, j.last_error, j.last_error_code, j.stop_reason, j.traceparent, j.enqueued_by, j.created_at,
+            j.updated_at, j.started_at
+),
+listed as (
+  insert into /* schema */x_job_claims (queue, jobs)
+  select %(queue)s::text, array_agg(p.id)
+  from picked p
+  having count(*) > 0
+)
+select t.id, t.name, t.queue, t.priority, t.state, t.input, t.idempotency_key, t.tenant_id, t.concurrency_key,
+       t.run_id, t.attempt, t.max_attempts, t.claims, t.claimed_by, t.visible_at, t.run_at, t.progress, t.result,
+       t.last_error, t.last_error_code, t.stop_reason, t.traceparent, t.enqueued_by, t.created_at, t.updated_at,
+       t.started_at, w.is_whole, w.next_run_at
+from (
+  select count(*) < %(few)s::bigint as is_whole,
+         min(s.run_at) filter (where s.state <> 'running' and s.run_at > now()) as next_run_at
+  from seen s
+) w
+left join taken t on true;
 
 -- name: claim_lapsed
 -- Re-takes running rows whose worker is gone, and buries those on their last attempt, under a full cap too. They are
