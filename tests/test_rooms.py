@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -56,6 +58,27 @@ def test_every_room_of_the_design_is_there_and_no_other() -> None:
     (layers,) = [one["layers"] for one in contracts if one["type"] == "layers"]
     held = {name.strip("() ") for layer in layers for part in layer.split("|") for name in part.split(":")}
     assert held >= ROOMS
+
+
+def test_rooms_within_rooms_are_those_of_the_design() -> None:
+    """S-002: by idea again, each drawn."""
+    drawing = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").partition("| within | rooms |")[2]
+    rows = [line.split("|")[1:3] for line in drawing.partition("\n\n")[0].splitlines()[2:]]
+    drawn = {room.strip("` /"): set(re.findall(r"`([a-z]+)/`", inner)) for room, inner in rows}
+    for room in ROOMS:
+        within = {path.name for path in (SOURCES / room).iterdir() if path.is_dir() and path.name != "__pycache__"}
+        assert within <= drawn.get(room, set()), room
+    missing = [name for room, names in drawn.items() for name in names if not [*(SOURCES / room).rglob(name)]]
+    assert missing == []
+
+
+def test_no_folder_and_no_module_has_run_away() -> None:
+    """S-002: twelve modules a folder; 350 lines a module, but for the error tree."""
+    modules = [path for path in SOURCES.rglob("*.py") if path.name != "__init__.py"]
+    folders = Counter(path.parent for path in modules)
+    assert [folder for folder, count in folders.items() if count > 12] == []
+    long = [path.name for path in modules if len(path.read_text(encoding="utf-8").splitlines()) > 350]
+    assert long == ["errors.py"]
 
 
 def test_the_database_library_is_imported_where_the_design_says_only() -> None:
