@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 from uuid import UUID
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.health.signals import HealthCheck
     from rowsweep.sweeps.late.receipts.receipt import Receipt
 
+# What a failed run cannot go on from: its fix says so, and to resume would only fail again.
+_ANEW: Final = re.compile(r"launch the \w+ anew")
 _LOOK_SECONDS: Final = 0.25
 _LONGEST_REASON: Final = 1_000
 _RESULT_SECONDS: Final = 5.0
@@ -298,4 +301,4 @@ def _way_on(row: Backfill) -> str:
     said, found, own = ((row.last_error or "").partition("\n")[0]).rpartition(" Fix: ")
     if not (row.last_error_code and found and said):
         return resume
-    return f"{own}; then {resume}" if row.rows else own
+    return own if _ANEW.search(own) or not row.rows else f"{own}; then {resume}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import psycopg
@@ -14,6 +14,7 @@ from rowsweep.sweeps.batch.connection import transaction_settings
 from rowsweep.sweeps.keyset.catalog import Column, Table, find_table
 from rowsweep.sweeps.keyset.cursor import PlainCursor, run
 from rowsweep.sweeps.keyset.expressions import cursor_values
+from rowsweep.sweeps.keyset.sameness import Identity, identity_of
 from rowsweep.sweeps.keyset.statements import Statements
 from rowsweep.sweeps.late.convergence import converges
 from rowsweep.sweeps.refusals import refuse_changed
@@ -36,6 +37,7 @@ class Setup:
     `source` is the declared table, key and where: a later attempt's must be the same. `only` are the keys of a run over
     listed rows. `assigned` is what is set, which `converges` where it comes to the same however often it is applied. A
     run that began before there was a second look does not look again. `shards` says how many jobs share the run.
+    `identity` is of the very table; a run that began before it was noted has none.
     """
 
     table: Table
@@ -50,6 +52,7 @@ class Setup:
     assigned: Mapping[str, str] | None = None
     converges: bool = False
     shards: int = 1
+    identity: Identity | None = None
 
     def statements(self, rows: Rows) -> Statements:
         """Answer the statements of the sweep over this table."""
@@ -77,6 +80,7 @@ class Setup:
             "looks_again": self.looks_again,
             "assigned": None if self.assigned is None else dict(self.assigned),
             "converges": self.converges,
+            "identity": None if self.identity is None else asdict(self.identity),
             **shards,
         }
 
@@ -96,6 +100,7 @@ class Setup:
             assigned=stored.get("assigned"),
             converges=stored.get("converges", False),
             shards=stored.get("shards", 1),
+            identity=None if stored.get("identity") is None else Identity(**stored["identity"]),
         )
 
 
@@ -177,6 +182,7 @@ def set_up(connection: Any, rows: Rows, assignments: Mapping[str, str] | None = 
         estimate=estimate,
         estimate_source=source,
         assigned=assignments,
+        identity=identity_of(connection, table),
         converges=assignments is not None and converges(connection, statements, assignments, rows.params_form or {}),
     )
 

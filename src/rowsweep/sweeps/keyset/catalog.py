@@ -174,7 +174,17 @@ def find_table(connection: Connection[Any], rows: Rows) -> Table:
     oid, schema, name, kind, has_children = found
     qualified = f"{schema}.{name}"
     _check_kind(qualified, kind, has_children=has_children)
-    columns = tuple(
+    columns = columns_of(cursor, oid)
+    keys = cursor.execute(_KEYS, {"table": oid}).fetchall()
+    bare = Table(schema=schema, name=name, columns=columns, key=())
+    for column in (*(rows.columns or ()), *(rows.key_columns or ())):
+        bare.column(column)
+    return Table(schema=schema, name=name, columns=columns, key=_choose_key(bare, keys, rows.key_columns))
+
+
+def columns_of(cursor: PlainCursor, oid: int) -> tuple[Column, ...]:
+    """Read a table's columns off the catalog, in order."""
+    return tuple(
         Column(
             name=row[0], type_schema=row[1], type_name=row[2], type_kind=row[3], category=row[4], type_text=row[5],
             typmod=row[6], not_null=row[7], generated=row[8], equal_is_same=row[9],
@@ -183,11 +193,6 @@ def find_table(connection: Connection[Any], rows: Rows) -> Table:
         )
         for row in cursor.execute(_COLUMNS, {"table": oid}).fetchall()
     )  # fmt: skip
-    keys = cursor.execute(_KEYS, {"table": oid}).fetchall()
-    bare = Table(schema=schema, name=name, columns=columns, key=())
-    for column in (*(rows.columns or ()), *(rows.key_columns or ())):
-        bare.column(column)
-    return Table(schema=schema, name=name, columns=columns, key=_choose_key(bare, keys, rows.key_columns))
 
 
 def _check_kind(qualified: str, kind: str, *, has_children: bool) -> None:

@@ -15,6 +15,7 @@ from rowsweep.sweeps.batch.pages import PageFinder
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.batch.work import PageWork
 from rowsweep.sweeps.keyset.expressions import cursor_values
+from rowsweep.sweeps.keyset.sameness import check_same
 from rowsweep.sweeps.launches import gate
 from rowsweep.sweeps.passes.heeding import HeedingPass
 from rowsweep.sweeps.passes.pacing import Pacer
@@ -62,6 +63,7 @@ class Pass(HeedingPass):
             row = self._open()
             self._work = self._work_for(self._setup)
             self._sweep_pages(row)
+            self._check_same()
             self._behind_pages()
             self._end_governing()
             return self._finish()
@@ -159,6 +161,11 @@ class Pass(HeedingPass):
             self._size.completed(is_full=done.is_full or self._planned_full, duration_ms=milliseconds)
         self._planned_full = done.at.plan is not None and done.is_full
         return done, milliseconds
+
+    def _check_same(self) -> None:
+        """Refuse to go on behind the last page where the cursor was another table's, or of another order."""
+        with self._source.transaction(reads=True):
+            check_same(self._source.connection, self._setup.table, self._setup.identity)
 
     def _behind_pages(self) -> None:
         """Do what is to be done between the last page and the end."""
