@@ -38,3 +38,26 @@ def test_listed_rows_are_found_by_their_key(field: Field, *, analyzed: bool, gen
         text = statement.as_string(field.connection)
         ((plan,),) = field.connection.execute(f"explain (format json) {text}", keys, prepare=True).fetchall()
         assert "Seq Scan" not in nodes(plan[0]["Plan"]), plan
+
+
+@pytest.mark.parametrize("key", ["id", "region, id"])
+def test_the_condition_is_asked_of_listed_rows_alone_however_they_are_joined(field: Field, key: str) -> None:
+    """N-084: a server that would rather read a small table whole asks it first, also of rows that it fails for."""
+    field.sql(f"create table lines (region text, id int, qty int, total int, primary key ({key}))")
+    field.sql("insert into lines select 'r', i, i % 10, 0 from generate_series(1, 100) i")
+    rows = Rows("lines", where="100 / qty < 1000")
+    statements = listed(statements_for(find_table(field.connection, rows), rows, bounded=False))
+    for scan in ("nestloop", "indexscan", "bitmapscan", "mergejoin"):
+        field.sql(f"set enable_{scan} = off")
+    names = key.split(", ")
+    ids = [str(at) for at in range(11, 20)]
+    keys = {f"rs_k{at}": ids if name == "id" else ["r"] * len(ids) for at, name in enumerate(names)}
+    assert field.one(statements.count(started=True, lock=True).as_string(field.connection), keys) == 9
+    text = statements.update({"total": "qty"}, started=True).as_string(field.connection)
+    ((plan,),) = field.connection.execute(f"explain (format json) {text}", keys).fetchall()
+    assert "Seq Scan" in nodes(plan[0]["Plan"])
+    assert field.connection.execute(text, keys).rowcount == 9
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        field.connection.execute(
+            text, {**keys, "rs_k0": ["20"], **({"rs_k0": ["r"], "rs_k1": ["20"]} if len(names) > 1 else {})}
+        )

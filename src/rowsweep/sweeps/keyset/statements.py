@@ -88,22 +88,24 @@ class Statements:
         sets = sql.SQL(", ").join(
             sql.SQL("{} = (\n{}\n)").format(quoted(column), self._own(text)) for column, text in assignments.items()
         )
-        return sql.SQL("update {} set {} where {}").format(
-            self.table.identifier, sets, _all(self._page(started=started))
+        beside = self._beside()
+        source = sql.SQL("") if beside is None else sql.SQL(" from {}").format(beside)
+        return sql.SQL("update {} set {}{} where {}").format(
+            self.table.identifier, sets, source, _all(self._page(started=started))
         )
 
     def count(self, *, started: bool, lock: bool) -> sql.Composed:
         """Count the page's matching rows, locking them where they may be written back."""
         return sql.SQL("select pg_catalog.count(*) from (select 1 from {} where {}{}) rs_matching").format(
-            self.table.identifier,
+            self._source(),
             _all(self._page(started=started)),
-            sql.SQL(" for no key update" if lock else ""),
+            self._locking() if lock else sql.SQL(""),
         )
 
     def left(self, whose: _Part, *, started: bool) -> sql.Composed:
         """Count the page's rows that match and of which a condition of ours holds."""
         return sql.SQL("select pg_catalog.count(*) from {} where {} and {}").format(
-            self.table.identifier, _all(self._page(started=started)), whose
+            self._source(), _all(self._page(started=started)), whose
         )
 
     def read(self, columns: Iterable[_Part], *, started: bool, lock: bool, matching: bool = True) -> sql.Composed:
@@ -111,10 +113,10 @@ class Statements:
         conditions = self._page(started=started) if matching else self._between(started=started)
         return sql.SQL("select {} from {} where {} order by {}{}").format(
             sql.SQL(", ").join(columns),
-            self.table.identifier,
+            self._source() if matching else self.table.identifier,
             _all(conditions),
             self._sorted(),
-            sql.SQL(" for no key update" if lock else ""),
+            self._locking() if lock else sql.SQL(""),
         )
 
     def read_csv(self, line: _Part, *, started: bool, lock: bool, matching: bool = True) -> sql.Composed:
@@ -223,10 +225,21 @@ class Statements:
             texts=self._key_texts(),
             key=self._key(),
             stage=quoted(STAGE),
-            table=self.table.identifier,
+            table=self._source(),
             page=_all(self._page(started=started)),
             same=self._same_key(),
         )
+
+    def _beside(self) -> _Part | None:
+        """Answer what the page's conditions are about besides the table."""
+        return None
+
+    def _source(self) -> _Part:
+        beside = self._beside()
+        return self.table.identifier if beside is None else sql.SQL("{}, {}").format(self.table.identifier, beside)
+
+    def _locking(self) -> _Part:
+        return sql.SQL(" for no key update of {}").format(quoted(self.table.name))
 
     def _same_key(self) -> _Part:
         return _all(sql.SQL("rs_old.{0} = rs_new.{0}").format(quoted(name)) for name in self.table.key)

@@ -10,7 +10,7 @@ from psycopg import sql
 from rowsweep.sweeps.batch.pages import Page, PageFinder
 from rowsweep.sweeps.keyset.catalog import quoted
 from rowsweep.sweeps.keyset.cursor import run
-from rowsweep.sweeps.keyset.expressions import cursor_values, key_casts
+from rowsweep.sweeps.keyset.expressions import cursor_values, key_casts, unlike
 from rowsweep.sweeps.keyset.statements import Statements
 
 if TYPE_CHECKING:
@@ -37,6 +37,34 @@ class ListedStatements(Statements):
                 sql.SQL(", ").join(names),
             )
         ]
+
+    def _beside(self) -> sql.Composable:
+        names = [sql.Identifier(f"rs_k{at}") for at in range(len(self.table.key))]
+        form = "pg_catalog.unnest({}::pg_catalog.text[])"
+        return sql.SQL("(select distinct {} from rows from ({}) rs_texts ({})) rs_listed ({})").format(
+            sql.SQL(", ").join(key_casts(self.table, names)),
+            sql.SQL(", ").join(sql.SQL(form).format(sql.Placeholder(f"rs_k{at}")) for at in range(len(names))),
+            sql.SQL(", ").join(names),
+            sql.SQL(", ").join(self._listed()),
+        )
+
+    def _page(self, *, started: bool) -> list[sql.Composable]:  # noqa: ARG002
+        """Join the list, and ask the condition of what is joined alone.
+
+        By itself it may be asked of every row of the table, and fail for one that is not in the list: those that are
+        would be blamed for it.
+        """
+        same = sql.SQL("({}) = ({})").format(
+            self._key(alias=self.table.name), sql.SQL(", ").join(self._listed("rs_listed"))
+        )
+        if self.where is None and self.also is None:
+            return [same]
+        return [same, sql.SQL("case when {} then {} else false end").format(same, self._matches())]
+
+    def _listed(self, *alias: str) -> list[sql.SQL]:
+        """Name the list's columns as no column of the table is named."""
+        taken = [column.name for column in self.table.columns]
+        return [quoted(*alias, unlike(f"rs_k{at}", taken)) for at in range(len(self.table.key))]
 
 
 def listed(statements: Statements) -> ListedStatements:
