@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -55,14 +56,19 @@ def get_job(name: str) -> JobHandle[Any, Any]:
     """Answer the job of this name; UnknownJob with the nearest names otherwise."""
     entry = _entries.get(name)
     if entry is None:
-        near = nearest(name, _entries)
-        known = ", ".join(repr(other) for other in near) or "none is close"
-        raise UnknownJob(
-            f"No job {name!r} is declared in this process (nearest: {known}).",
-            fix="import the module that declares it, or see `rowsweep jobs names`",
-            meta={"name": name, "nearest": near},
-        )
+        raise unknown("job", name, _entries, listed_by="rowsweep jobs names")
     return entry
+
+
+def unknown(what: str, name: str, declared: Iterable[str], *, listed_by: str) -> UnknownJob:
+    """Make the refusal of a job or task that this process has not declared, with the nearest names."""
+    near = nearest(name, declared)
+    known = ", ".join(repr(other) for other in near) or "none is close"
+    return UnknownJob(
+        f"No {what} {name!r} is declared in this process (nearest: {known}).",
+        fix=f"import the module that declares it, or see `{listed_by}`",
+        meta={"name": name, "nearest": near},
+    )
 
 
 def find_job(name: str) -> JobHandle[Any, Any] | None:

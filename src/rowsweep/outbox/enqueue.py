@@ -47,9 +47,14 @@ def _staging(driver: Driver, joined: Any, *, outbox: bool, known: OutboxPlace | 
     elif outbox:
         found = driver.join(joined).outbox
     if found is None and outbox:
-        raise NotImplementedByDriver(
-            f"The driver {driver.name!r} keeps no outbox.",
-            fix='rs.connect("postgresql://…"), or MemoryDriver() in a test',
-            meta={"driver": driver.name, "feature": "outbox"},
-        )
+        raise no_outbox(driver)
     return found
+
+
+def no_outbox(driver: Driver) -> NotImplementedByDriver:
+    """Make the refusal of an outbox by a driver that keeps none."""
+    return NotImplementedByDriver(
+        f"The driver {driver.name!r} keeps no outbox.",
+        fix='rs.connect("postgresql://…"), or MemoryDriver() in a test',
+        meta={"driver": driver.name, "feature": "outbox"},
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rowsweep.errors import DriverUnavailable, NotImplementedByDriver, SchemaMissing, SchemaOutdated, TimedOut
 from rowsweep.jobs.attempts.failure import failure_for_row
 from rowsweep.jobs.attempts.retry import Retry, backoff_seconds
+from rowsweep.outbox.enqueue import no_outbox
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -140,9 +141,5 @@ class RelayPass:
 
 def _outbox_of(stores: Stores, driver: Driver) -> OutboxStore:
     if stores.outbox is None:
-        raise NotImplementedByDriver(
-            f"The driver {driver.name!r} keeps no outbox.",
-            fix='rs.connect("postgresql://…"), or MemoryDriver() in a test',
-            meta={"driver": driver.name, "feature": "outbox"},
-        )
+        raise no_outbox(driver)
     return stores.outbox

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowsweep.errors import InvalidOption, NotPromotable, NotRemovable, NotRequeueable, did_you_mean
+from rowsweep.errors import InvalidOption, NoQueuesNamed, NotPromotable, NotRemovable, NotRequeueable, did_you_mean
 from rowsweep.queue.selection import PROMOTABLE_STATES, REMOVABLE_STATES, REQUEUEABLE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from rowsweep.queue.records import JobState
+    from rowsweep.queue.records import ClaimOptions, JobState
 
 _SHOWN = 10
+
+
+def one_queue(options: ClaimOptions, *, driver: str) -> str:
+    """Answer the queue that a claim names; raises NoQueuesNamed unless it is one."""
+    if len(options.queues) == 1:
+        return options.queues[0]
+    raise NoQueuesNamed(
+        f"a claim names exactly one queue; it named {len(options.queues)}.",
+        fix='queues=["default"]',
+        meta={"driver": driver, "queues": list(options.queues)},
+    )
 
 
 def check_from_step(job_id: UUID, name: str, *, jobs: int, stored: Sequence[str] | None) -> None:

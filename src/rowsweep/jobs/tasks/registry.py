@@ -6,8 +6,8 @@ import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.errors import DuplicateJob, UnknownJob, nearest
-from rowsweep.jobs.registry import check_name
+from rowsweep.errors import DuplicateJob
+from rowsweep.jobs.registry import check_name, unknown
 from rowsweep.jobs.tasks.handle import TaskHandle
 
 if TYPE_CHECKING:
@@ -80,13 +80,7 @@ def get_task(name: str) -> TaskHandle:
     """Answer the task of this name; UnknownJob with the nearest names otherwise."""
     entry = _entries.get(name)
     if entry is None:
-        near = nearest(name, _entries)
-        known = ", ".join(repr(other) for other in near) or "none is close"
-        raise UnknownJob(
-            f"No task {name!r} is declared in this process (nearest: {known}).",
-            fix="import the module that declares it, or see `rowsweep tasks ls`",
-            meta={"name": name, "nearest": near},
-        )
+        raise unknown("task", name, _entries, listed_by="rowsweep tasks ls")
     return entry
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rowsweep.errors import NoQueuesNamed
 from rowsweep.options import count
 from rowsweep.queue.memory.ledger.moves import end_backfill
 from rowsweep.queue.memory.state import job_answer
 from rowsweep.queue.memory.upkeep.buckets import count_end
 from rowsweep.queue.records import LEASE_LAPSED_FINAL_ATTEMPT, WAITING_STATES, ClaimPass, is_final_attempt
+from rowsweep.queue.refusals import one_queue
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def claim_pass(state: State, options: ClaimOptions) -> ClaimPass:
     """Claim up to `limit` rows of the one queue named, for the names declared."""
-    queue = _one_queue(options)
+    queue = one_queue(options, driver="memory")
     limit = count(options.limit, option="limit", minimum=0)
     if limit == 0:
         return ClaimPass(jobs=[])
@@ -116,13 +116,3 @@ def _bury(state: State, job: Job, options: ClaimOptions, now: datetime) -> Job:
     end_backfill(state, buried, "failed", now)
     count_end(state, job.name, "dead" if buried.state == "dead" else "dropped", now)
     return buried
-
-
-def _one_queue(options: ClaimOptions) -> str:
-    if len(options.queues) == 1:
-        return options.queues[0]
-    raise NoQueuesNamed(
-        f"a claim names exactly one queue; it named {len(options.queues)}.",
-        fix='queues=["default"]',
-        meta={"driver": "memory", "queues": list(options.queues)},
-    )

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby, tee
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.errors import InvariantBroken, NoQueuesNamed
+from rowsweep.errors import InvariantBroken
 from rowsweep.jobs.request import EnqueueResult
 from rowsweep.jobs.values.json_form import json_text
 from rowsweep.options import count
@@ -19,6 +19,7 @@ from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.copied import can_be_copied, rows_of
 from rowsweep.queue.postgres.stores.settle import settle_values
 from rowsweep.queue.records import DEFAULT_QUEUE, LEASE_LAPSED_FINAL_ATTEMPT, ClaimPass, QueueStats
+from rowsweep.queue.refusals import one_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ class PostgresJobs:
 
     def claim(self, options: ClaimOptions) -> ClaimPass:
         """Claim from the one queue named; lapsed rows go first, in a statement of their own."""
-        queue = _one_queue(options)
+        queue = one_queue(options, driver="postgres")
         limit = count(options.limit, option="limit", minimum=0)
         if limit == 0:
             return ClaimPass(jobs=[])
@@ -321,13 +322,3 @@ def _rooms(options: ClaimOptions) -> dict[str, object]:
 
 def _busy_keys(options: ClaimOptions) -> list[str]:
     return [f"{name}:{key}" for name, key in options.busy if key is not None]
-
-
-def _one_queue(options: ClaimOptions) -> str:
-    if len(options.queues) == 1:
-        return options.queues[0]
-    raise NoQueuesNamed(
-        f"a claim names exactly one queue; it named {len(options.queues)}.",
-        fix='queues=["default"]',
-        meta={"driver": "postgres", "queues": list(options.queues)},
-    )
