@@ -22,7 +22,7 @@ from rowsweep.queue import records, selection
 from rowsweep.queue.memory.events.bus import MemoryEventBus
 from rowsweep.queue.postgres import connections
 from rowsweep.queue.postgres.bus import PostgresEventBus
-from rowsweep.queue.postgres.stores import jobs
+from rowsweep.queue.postgres.stores import enqueue
 from rowsweep.queue.stores import workers
 from rowsweep.queue.waking import wake
 from rowsweep.scheduler.leaders import LeaseLeader
@@ -68,7 +68,7 @@ NUMBERS: dict[str, Any] = {
     "bus `list_limit` / `max_events` | 1,000 / 10,000": [
         default(PostgresEventBus, "list_limit"), default(MemoryEventBus, "max_events"),
     ],
-    "rows in one `enqueue_many` statement | ≤ 1,000 (f)": [jobs.ENQUEUE_ROWS],
+    "rows in one `enqueue_many` statement | ≤ 1,000 (f)": [enqueue.ENQUEUE_ROWS],
     "page default / maximum | 100 / 200 (f)": [pages.DEFAULT_JOB_PAGE, pages.MAX_JOB_PAGE],
     "shed delay | 1 s + up to 1 s (f)": [admitter.SHED_SECONDS, admitter.SHED_SECONDS],
     "bulk verb | 1,000 (f)": [selection.MAX_BULK_ROWS],
@@ -76,7 +76,7 @@ NUMBERS: dict[str, Any] = {
     "`on_settled` tries, pauses | 3, 0.2 s then 1 s (f)": [settled.ON_SETTLED_ATTEMPTS, *settled.ON_SETTLED_PAUSES],
     "grace after a deadline | 1 s (f)": [deadlines.GRACE_SECONDS],
     "wake proof within / repeated every | 2 s / 60 s": [wake.PROOF_WITHIN_SECONDS, wake.PROOF_EVERY_SECONDS],
-    "`ENQUEUE_ATTEMPTS`, `MAX_TRACE_NAMES` | 2, 200 (f)": [jobs.ENQUEUE_ATTEMPTS, trace.MAX_TRACE_NAMES],
+    "`ENQUEUE_ATTEMPTS`, `MAX_TRACE_NAMES` | 2, 200 (f)": [enqueue.ENQUEUE_ATTEMPTS, trace.MAX_TRACE_NAMES],
     "wake reconnect | 1 s doubling to 30 s": [wake._FIRST_PAUSE, wake._LONGEST_PAUSE],
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from rowsweep.errors import InvariantBroken
 from rowsweep.jobs.request import Bulk, NewJob
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.queue.postgres.stores.copied import COPY_FROM, can_be_copied
-from rowsweep.queue.postgres.stores.jobs import ENQUEUE_ROWS
+from rowsweep.queue.postgres.stores.enqueue import ENQUEUE_ROWS
 from tests.queue.world import fresh_id, new_job
 
 Rows = psycopg.Connection[Any]

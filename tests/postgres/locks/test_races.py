@@ -12,7 +12,7 @@ import pytest
 
 from rowsweep.errors import DuplicateJob, InvariantBroken, RowsweepError
 from rowsweep.queue.postgres.driver import PostgresDriver
-from rowsweep.queue.postgres.stores import jobs as statements
+from rowsweep.queue.postgres.stores import enqueue as statements
 from rowsweep.queue.records import ClaimOptions, claim_of
 from rowsweep.queue.verdicts import Bury, Settlement
 from tests.queue.world import ERROR, new_backfill, new_job

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.jobs.request import NewJob
 from rowsweep.queue.postgres.statements.sql import load
-from rowsweep.queue.postgres.stores.jobs import ENQUEUE_ROWS, enqueue_values
+from rowsweep.queue.postgres.stores.enqueue import ENQUEUE_ROWS, enqueue_values
 from rowsweep.queue.postgres.stores.records import instant, next_instant
 from rowsweep.queue.stores.outbox import Backlog, StagedJob, StagedPass, staged
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
-from rowsweep.queue.postgres.stores.jobs import enqueue_values, find_live
+from rowsweep.queue.postgres.stores.enqueue import enqueue_values, find_live
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
