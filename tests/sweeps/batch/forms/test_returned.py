@@ -257,6 +257,26 @@ def test_a_value_that_no_frame_can_hold_is_refused_with_its_row(field: Field, ki
     assert field.one("select count(*) from t where n = 1") == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("timestamptz", "-infinity"), ("date", "infinity"), ("time", "24:00:00"), ("date", "0044-03-15 BC")],
+)
+@pytest.mark.parametrize("form", ["rows", "frame"])
+def test_an_instant_that_python_has_not_is_refused_with_ways_that_lead_on(
+    field: Field, kind: str, value: str, form: str
+) -> None:
+    """N-059, S-432: at once and by its column; neither form has it, so none is the way out of the other."""
+    field.sql(f"create table t (v {kind} primary key, n int)")
+    field.sql("insert into t values (%s, 0)", [value])
+    run = rs.backfill("look", lambda batch: getattr(batch, form), rows=rs.Rows("t")).launch()
+    with pytest.raises(SweepFailed) as caught:
+        field.finish(run)
+    assert "'v'" in str(caught.value)
+    assert "isfinite" in str(caught.value.fix)
+    assert "batch.rows" not in str(caught.value.fix)
+    assert field.job(run).attempt == 1
+
+
 @pytest.mark.parametrize("answer", [frame(lambda f: f), lambda b: b.rows])
 def test_a_composite_of_nulls_and_an_empty_bytea_are_not_null(field: Field, answer: Handler) -> None:
     """N-064: `is null` is true of the one, an empty CSV field is what the other would be."""

@@ -211,10 +211,18 @@ def _unreadable(data: bytes, columns: list[ColumnForm], key: tuple[str, ...], wh
     return InvalidFrame(f"The page cannot be read as a frame: {why:.300}", fix="read batch.rows instead", meta={})
 
 
+# Dicts have no such date or time either.
+BEYOND_PYTHON: Final = (
+    "leave the column out of Rows(columns=…), or such rows out by where= (isfinite(…) tells an infinity), or correct "
+    "the value; set={…} takes any"
+)
+_READ_DICTS: Final = "leave the column out of Rows(columns=…), read batch.rows instead, or correct the value"
+
+
 def _no_place(column: str, row: dict[str, Any], key: tuple[str, ...], kind: str) -> InvalidFrame:
     shown = ", ".join(f"{name}={row[name]}" for name in key)
     return InvalidFrame(
         f"Column {column!r} holds {shown_value(row[column])} in the row {shown}, which a frame's {kind} cannot hold.",
-        fix="leave the column out of Rows(columns=…), read batch.rows instead, or correct the value",
+        fix=BEYOND_PYTHON if kind.startswith(("timestamp", "date", "time")) else _READ_DICTS,
         meta={"column": column, "key": shown, "type": kind},
     )

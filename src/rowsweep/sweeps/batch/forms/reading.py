@@ -7,10 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from psycopg import DataError
 from psycopg.rows import dict_row, tuple_row
 
+from rowsweep.errors import InvalidFrame
 from rowsweep.sweeps.batch.forms.dicts import IntervalTextLoader, has_keys
-from rowsweep.sweeps.batch.forms.frames import as_frame, column_form, csv_line, read_csv
+from rowsweep.sweeps.batch.forms.frames import BEYOND_PYTHON, as_frame, column_form, csv_line, read_csv
 from rowsweep.sweeps.keyset.catalog import Column, quoted
 
 if TYPE_CHECKING:
@@ -69,8 +71,22 @@ class PageRows:
             binary = all(_has_loader(column) for column in self.columns)
             with self.within(), self.connection().cursor(row_factory=dict_row, binary=binary) as cursor:
                 cursor.adapters.register_loader("interval", IntervalTextLoader)
-                self._dicts = cursor.execute(query, self.values).fetchall()
+                found = cursor.execute(query, self.values)
+                try:
+                    self._dicts = found.fetchall()
+                except DataError as error:
+                    raise self._beyond_python() from error
         return self._dicts
+
+    def _beyond_python(self) -> InvalidFrame:
+        """Make the refusal of a page with a value that psycopg has no Python value for; its error shows that value."""
+        instants = [column.name for column in self.columns if column.category == "D"]
+        return InvalidFrame(
+            f"A value of this page in {', '.join(map(repr, instants)) or 'some column'} is none that Python has: its "
+            "dates and times are of the years 1 to 9999, and never infinite.",
+            fix=BEYOND_PYTHON,
+            meta={"columns": instants},
+        )
 
     def table(self) -> pa.Table:
         """Answer the rows in their Arrow form."""
