@@ -19,9 +19,9 @@ def note_statements(patch: pytest.MonkeyPatch, note: Callable[[str, Any], None])
         note(str(query), values)
         return execute(self, query, values, **given)
 
-    def runs(connection: Any, text: Any, values: Any) -> Any:
+    def runs(connection: Any, text: Any, values: Any, **given: Any) -> Any:
         note(str(text), values)
-        return run_prepared(connection, text, values)
+        return run_prepared(connection, text, values, **given)
 
     patch.setattr(psycopg.Cursor, "execute", executes)
     patch.setattr("rowsweep.queue.postgres.statements.session.run_prepared", runs)

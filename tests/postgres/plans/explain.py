@@ -67,7 +67,7 @@ def prepared(
     """
     converted = PostgresQuery(Transformer(connection))
     converted.convert(render(query.text, schema), values)
-    connection.execute(f"set plan_cache_mode = force_{'generic' if query.prepare is None else 'custom'}_plan")
+    connection.execute(f"set plan_cache_mode = force_{'generic' if query.prepare is not False else 'custom'}_plan")
     connection.execute(b"prepare explained as " + converted.query)
     try:
         yield list(converted._order or [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator, Mapping
 from typing import LiteralString
@@ -42,10 +43,10 @@ def connection(dsn: str) -> Iterator[SweepConnection]:
 def test_its_rows_are_those_that_psycopg_answers(
     connection: SweepConnection, text: LiteralString, values: Mapping[str, object]
 ) -> None:
-    """N-040: the claim loop's statements take this way, all others psycopg's own."""
+    """N-040: the claim loop's statements and a single enqueue take this way, all others psycopg's own."""
     with connection.transaction():
         assert run_prepared(connection, text, values) == run(connection, text, values)
-        assert run_prepared(connection, text, values) == run(connection, text, values)
+        assert run_prepared(connection, text, values, interruptible=True) == run(connection, text, values)
 
 
 def test_a_statement_is_prepared_once_for_the_types_of_its_values(connection: SweepConnection) -> None:
@@ -65,6 +66,26 @@ def test_an_error_is_the_one_that_psycopg_raises(connection: SweepConnection) ->
     with pytest.raises(pg.UndefinedTable):
         run_prepared(connection, "select 1 from nothing_here", {})
     assert run_prepared(connection, "select 1", {}) == [(1,)]
+
+
+def test_an_interrupt_cancels_what_an_application_waits_for(connection: SweepConnection, dsn: str) -> None:
+    """N-004, S-054: Ctrl-C in a notebook ends an enqueue that waits for a lock, and the connection serves the next."""
+    waits = "select count(*) from pg_locks where locktype = 'advisory' and objid = 78 and not granted"
+    with psycopg.connect(dsn, autocommit=True) as holder:
+        holder.execute("select pg_advisory_lock(78)")
+
+        def interrupt() -> None:
+            while holder.execute(waits).fetchone() == (0,):
+                pass
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_prepared(connection, "select pg_advisory_lock(78)", {}, interruptible=True)
+        interrupter.join(30)
+        assert holder.execute(waits).fetchone() == (0,)
+    assert run_prepared(connection, "select 1", {}, interruptible=True) == [(1,)]
 
 
 def test_other_threads_go_on_while_it_waits(connection: SweepConnection, dsn: str) -> None:

@@ -1,14 +1,15 @@
-"""Statements of the queue's own connections: prepared at first use, each sent and answered by one call of libpq."""
+"""Statements of the queue's own connections: prepared at their first use, sent by little more than libpq."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import psycopg
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
+from psycopg.generators import execute
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 
 from rowsweep.queue.postgres.statements.cursor import StoreCursor
@@ -34,11 +35,14 @@ class _Numbered(NamedTuple):
     names: tuple[str, ...]
 
 
-def run_prepared(connection: SweepConnection, text: LiteralString, values: Mapping[str, object]) -> list[TupleRow]:
+def run_prepared(
+    connection: SweepConnection, text: LiteralString, values: Mapping[str, object], *, interruptible: bool = False
+) -> list[TupleRow]:
     """Send one statement, which commits by itself, and answer its rows.
 
     psycopg's own way waits for each part of an answer by itself, and a thread that waits needs the interpreter's lock
-    again for each: beside busy threads that takes up to 5 ms a time.
+    again for each: beside busy threads that takes up to 5 ms a time. Only `interruptible` is it waited for so: a
+    KeyboardInterrupt then cancels the statement.
     """
     numbered = _numbered(text)
     with connection.lock:
@@ -46,17 +50,23 @@ def run_prepared(connection: SweepConnection, text: LiteralString, values: Mappi
         given = [values[name] for name in numbered.names]
         parameters = cast("Sequence[Buffer]", transformer.dump_sequence(given, [PyFormat.AUTO] * len(given)))
         types, formats = transformer.types or (), transformer.formats
-        name = _prepared(connection, numbered, types)
-        result = connection.pgconn.exec_prepared(name, parameters, formats, Format.BINARY)
+        ask = partial(_ask, connection) if interruptible else connection.pgconn.exec_prepared
+        result = ask(_prepared(connection, numbered, types), parameters, formats, Format.BINARY)
         if _is_unknown(result):  # nothing was run, and what commits by itself can be sent again
             del connection.prepared[numbered.query, types]
-            name = _prepared(connection, numbered, types)
-            result = connection.pgconn.exec_prepared(name, parameters, formats, Format.BINARY)
+            result = ask(_prepared(connection, numbered, types), parameters, formats, Format.BINARY)
         _check(connection, result)
         transformer.set_pgresult(result)
         rows = transformer.load_rows(0, result.ntuples, tuple)
         transformer.set_pgresult(None)
     return rows
+
+
+def _ask(connection: SweepConnection, *order: Any) -> PGresult:
+    """Send a prepared statement and wait for its answer in psycopg's way, without the rest of it."""
+    connection.pgconn.send_query_prepared(*order)
+    results: list[PGresult] = connection.wait(execute(connection.pgconn))
+    return results[0]
 
 
 @cache

@@ -110,8 +110,8 @@ class PooledSession:
     def _send(self, text: Any, values: Mapping[str, object], prepare: bool | None) -> list[TupleRow]:
         with self._pools.call(control=self._control) as connection, own_errors(self.place):
             if not self._pools.pooler:
-                if self._control and prepare is None:
-                    return run_prepared(connection, text, values)
+                if prepare or (self._control and prepare is None):
+                    return run_prepared(connection, text, values, interruptible=not self._control)
                 return run(connection, text, values, prepare=prepare)
             connection.execute(_WRAPPED_CONTROL if self._control else _WRAPPED)
             answer = run(connection, text, values, prepare=prepare)
@@ -144,7 +144,7 @@ class JoinedSession:
         """Send one statement in the caller's transaction."""
         text = render(statement.text, self._place.schema())
         with self._errors(self.place):
-            return run(self._connection, text, values, prepare=statement.prepare)
+            return run(self._connection, text, values, prepare=None if statement.prepare else statement.prepare)
 
     def rows_each(self, statement: Statement, values: Iterable[Mapping[str, object]]) -> list[list[TupleRow]]:
         """Send them in the open transaction; on a connection of the package's own the server need not wait for us."""

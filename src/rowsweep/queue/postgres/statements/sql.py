@@ -11,7 +11,8 @@ from typing import Final, LiteralString
 from psycopg.sql import Identifier
 
 SCHEMA_MARK: Final = "/* schema */"
-_NAME: Final = re.compile(r"^-- name: (\w+)(?: \((planned for its values)\))?[^\n]*\n", re.MULTILINE)
+_PREPARE: Final = {"planned for its values": False, "prepared at once": True}
+_NAME: Final = re.compile(rf"^-- name: (\w+)(?: \(({'|'.join(_PREPARE)})\))?[^\n]*\n", re.MULTILINE)
 _WRITES: Final = re.compile(r"\b(insert|update|delete|copy)\b", re.IGNORECASE)
 
 
@@ -20,7 +21,8 @@ class Statement:
     """One named query.
 
     `repeatable` says that it only reads, so a lost connection may be answered by a repeat. `prepare` is psycopg's:
-    False for a query that is planned for each call's values, None to leave it to the connection.
+    False for a query that is planned for each call's values, None to leave it to the connection, True for one that the
+    driver's own connections prepare at its first use.
     """
 
     name: str
@@ -35,7 +37,7 @@ def load(module: str) -> dict[str, Statement]:
     package, _, store = module.rpartition(".")
     parts = _NAME.split((files(package) / f"{store}.sql").read_text(encoding="utf-8"))
     return {
-        name: _statement(name, body, prepare=False if mark else None)
+        name: _statement(name, body, prepare=_PREPARE.get(mark))
         for name, mark, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
     }
 
