@@ -19,6 +19,8 @@ STANDING_BY = 3
 # A process that is stopped between a batch's last statement and its commit holds the job row until the server ends
 # its idle transaction, after 30 s.
 TAKE_OVER_SECONDS = 60.0
+# On a machine that is busy with other tests an interpreter may take most of a minute until its first batch.
+PROGRESS_SECONDS = 150.0
 _said = logging.getLogger("storm")
 
 
@@ -72,7 +74,8 @@ class Storm:
         rows = self.progress()
         if self._random.random() < 0.75:
             wanted = min(rows + self._random.uniform(0.1, 1.0) * share, self.site.rows)
-            self.site.until(lambda: self.progress() >= wanted)
+            what = f"{wanted:.0f} rows, {rows} were there"
+            self.site.until(lambda: self.progress() >= wanted, seconds=PROGRESS_SECONDS, what=what)
         self.site.until_held()
         time.sleep(self._random.uniform(0.0, 0.05))
 
