@@ -131,6 +131,6 @@ class Ctx(Protocol):
         """Lock and check this run's claim inside an open transaction of the application's own on the queue's database.
 
         Raises LeaseLost where the claim is gone. Nobody can claim, renew, settle or cancel the job until that
-        transaction ends: call it last. From then on that transaction may idle for 5 s longer than the lease lasts, unless
-        it is bounded already: then the server ends it.
+        transaction ends: call it last. Unless it is bounded already, the server ends it where it idles from then on
+        for 5 s longer than the lease lasts.
         """
