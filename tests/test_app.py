@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -21,6 +22,8 @@ from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.queue.memory.driver import MemoryDriver
 from rowsweep.queue.postgres.driver import PostgresDriver
+from rowsweep.sweeps.run import ledger_of
+from tests.queue.world import new_backfill
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +187,15 @@ def test_an_unknown_run_is_not_found(dsn: str) -> None:
     for text in ("nothing", "0123", "%", ""):
         with pytest.raises(SweepNotFound, match="rowsweep sweeps ls"):
             app.run_of(text)
+
+
+def test_a_name_that_is_mistyped_is_answered_by_the_nearest(dsn: str) -> None:
+    """N-114."""
+    app = rs.connect(dsn, work=False)
+    app.install()
+    ledger_of(app.driver).start(new_backfill(uuid4(), "order-totals"))
+    with pytest.raises(SweepNotFound, match="Did you mean 'order-totals'"):
+        app.run_of("order-totls")
 
 
 def test_the_tables_may_be_in_a_schema_of_their_own(dsn: str, schema: str) -> None:

@@ -37,10 +37,24 @@ def test_nothing_is_opened_before_the_first_use() -> None:
     with pytest.raises(DriverUnavailable) as caught:
         driver.ping()
     assert "hunter2" not in str(caught.value) + driver.place + repr(caught.value.meta)
-    assert "rs.connect" in caught.value.fix
+    assert "start the server there, or correct host and port" in caught.value.fix
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), DriverUnavailable)
     with pytest.raises(DriverUnavailable):
         stores.jobs.enqueue([new_job()])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"dbname": "no such"}, "correct the name"), ({"user": "nobody here"}, "correct the name"),
+     ({"host": "/nowhere"}, "start the server there"), ({"host": "no.such.invalid"}, "correct the host")],
+)  # fmt: skip
+def test_what_cannot_be_reached_says_which_part_of_the_dsn_to_look_at(
+    dsn: str, wrong: dict[str, str], words: str
+) -> None:
+    """S-061, D-23: a server refuses for many reasons, and each has a fix of its own."""
+    with pytest.raises(DriverUnavailable) as caught:
+        PostgresDriver(make_conninfo(dsn, **wrong)).ping()
+    assert words in caught.value.fix
 
 
 def test_no_connections_are_refused_with_all_ways_to_give_some() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 from rowsweep.app.agents import Agents
-from rowsweep.errors import NotImplementedByDriver, SweepNotFound
+from rowsweep.errors import NotImplementedByDriver, SweepNotFound, did_you_mean
 from rowsweep.jobs import ambient
 from rowsweep.lifecycle import lifecycle
 from rowsweep.operate.operator import Operator
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.worker import Worker
 
 _LEAST_PREFIX: Final = 4
+_LATEST: Final = 1_000  # runs among whose names the nearest is looked for
 
 
 class App:
@@ -194,8 +195,8 @@ class App:
         if not found and len(wanted) >= _LEAST_PREFIX and set(wanted.lower()) <= set("0123456789abcdef-"):
             found = ledger.list(run_id_prefix=wanted.lower(), limit=2)
         if len(found) != 1:
-            cause = f"{wanted!r} begins more than one run id." if found else f"No run or sweep is called {wanted!r}."
-            raise SweepNotFound(cause, fix="rowsweep sweeps ls, rowsweep ledger", meta={"run": wanted})
+            known = dict.fromkeys(row.name for row in ledger.list(limit=_LATEST))
+            raise _not_found(wanted, [] if found else known, is_ambiguous=bool(found))
         return Run(self, found[0].run_id, found[0].name)
 
     def runs(
@@ -283,6 +284,13 @@ class App:
                 f"The driver {self._driver.name!r} has no schema to install.", fix="rs.connect() with a Postgres DSN"
             )
         return cast("PostgresDriver", self._driver)
+
+
+def _not_found(wanted: str, known: Iterable[str], *, is_ambiguous: bool) -> SweepNotFound:
+    """Answer that no one run is meant, with the names that look like it."""
+    asked = did_you_mean(wanted, known)
+    cause = f"{wanted!r} begins more than one run id." if is_ambiguous else f"No run or sweep is called {wanted!r}."
+    return SweepNotFound(f"{cause} {asked}".rstrip(), fix="rowsweep sweeps ls, rowsweep ledger", meta={"run": wanted})
 
 
 def _bus_of(driver: Driver, published: Callable[[list[str]], None]) -> EventBus:

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 def snapshot_line(snapshot: Snapshot) -> str:
     """Answer the snapshot in one line without control characters."""
-    parts = [f"{clean(snapshot.name)}: {clean(snapshot.words)}", facts.percent_words(snapshot), *facts.facts(snapshot)]
+    parts = [
+        f"{clean(snapshot.name)}: {facts.state_words(snapshot)}",
+        facts.percent_words(snapshot),
+        *facts.facts(snapshot),
+    ]
     trouble = facts.trouble(snapshot)
     return "  ".join(part for part in [*parts, trouble] if part)
 
@@ -33,7 +37,7 @@ def details(snapshot: Snapshot) -> list[tuple[str, str]]:
     pairs = [
         ("sweep", clean(snapshot.name)),
         ("run", snapshot.run_id),
-        ("state", " ".join(filter(None, [clean(snapshot.words), facts.percent_words(snapshot)]))),
+        ("state", " ".join(filter(None, [facts.state_words(snapshot), facts.percent_words(snapshot)]))),
         ("progress", " · ".join(facts.facts(snapshot))),
         *(
             (f"shard {shard.number}", f"{facts.shard_line(shard)}  {facts.range_words(shard)}")

@@ -77,7 +77,7 @@ class SweepView:
             yield from console.render(Text(f"      and {more} more shards", STYLES["dim"]), options)
 
     def _title(self, width: int) -> Text:
-        words = cut(clean(self._snapshot.words), max(width - _NARROWEST_BAR, _NARROWEST_BAR))
+        words = cut(facts.state_words(self._snapshot), max(width - _NARROWEST_BAR, _NARROWEST_BAR))
         name = cut(clean(self._snapshot.name), max(width - cell_len(words) - len(_BETWEEN), 1))
         return Text.assemble(
             (name, "bold"), _BETWEEN, (words, STYLES[facts.tone(words)]), no_wrap=True, overflow="crop"

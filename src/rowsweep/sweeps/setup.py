@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _COUNT_BELOW: Final = 1_000_000
 _COUNT_TIMEOUT: Final = "set local statement_timeout = '2s'"
 _IDLE_MS: Final = 30_000
+_NAMED: Final = re.compile(r"%\((\w+)\)s")
 _MISSING: Final = re.compile(r"query parameter missing: (\w+)")
 
 
@@ -157,7 +158,7 @@ def check_rows(connection: Any, rows: Rows, assignments: Mapping[str, str] | Non
             with connection.transaction():
                 run(connection, statement, values, prepare=True)
         except (psycopg.Error, TypeError) as error:
-            raise _sql_refused(field, text, error) from error
+            raise _sql_refused(field, text, error, is_bound=rows.params is not None) from error
     return table
 
 
@@ -234,11 +235,11 @@ def _check_writable(table: Table, column: Column) -> None:
         )
 
 
-def _sql_refused(field: str, text: str, error: Exception) -> InvalidSweepSql:
+def _sql_refused(field: str, text: str, error: Exception, *, is_bound: bool) -> InvalidSweepSql:
     diag = getattr(error, "diag", None)
     said = getattr(diag, "message_primary", None) or str(error)
     hint = getattr(diag, "message_hint", None) or f"correct the expression in {field}"
-    if missing := _MISSING.search(said):
+    if missing := _MISSING.search(said) or (None if is_bound else _NAMED.search(text)):
         hint = f'params={{"{missing[1]}": …}}'
     elif getattr(error, "sqlstate", None) is None:
         hint = "write %(name)s for a value of params=, and %% for a % of your own"

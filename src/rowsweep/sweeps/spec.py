@@ -58,8 +58,8 @@ class PassSpec:
             checks_of(self.health)
         if self.rate is not None:
             rate(self.rate, option="rate")
-        for option in ("environments", "requires"):
-            _check_texts(option, getattr(self, option))
+        for option, works in (("environments", '("production",)'), ("requires", '("order-totals",)')):
+            _check_texts(option, getattr(self, option), works)
         for option in ("lock_timeout", "statement_timeout"):
             duration(getattr(self, option), option=option)
 
@@ -213,9 +213,9 @@ def _check_assignments(assignments: object) -> None:
         raise refused("set", "columns with their SQL expressions", assignments, 'set={"total": "price * qty"}')
 
 
-def _check_texts(option: str, value: object) -> None:
+def _check_texts(option: str, value: object, works: str) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(_is_text(text) for text in value):
-        raise refused(option, "a tuple of names", value, f'{option}=("production",)')
+        raise refused(option, "a tuple of names", value, f"{option}={(value,) if _is_text(value) else works}")
 
 
 def _is_text(value: object) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from rowsweep.show.board.tables import runs_table
 from rowsweep.show.html.run import snapshot_html
 from rowsweep.show.plain import details, snapshot_line
 from rowsweep.show.tables.sweeps import ledger_table
@@ -81,6 +83,11 @@ def test_what_the_governor_did_is_said_and_its_record_is_no_option() -> None:
     ):
         table = ledger_table([snapshot(options={"governor": holding}, words=words, waiting_for=waiting_for)])
         assert table.rows[0][2].text == state
+        run = snapshot(options={"governor": holding}, words=words, waiting_for=waiting_for)
+        assert dict(details(run))["state"] == state
+        assert snapshot_line(run).startswith(f"order-totals: {state.split()[0]}  ")
+        assert runs_table([run]).rows[0][1].text == state
+        assert state.split()[0] in snapshot_html(run)
     assert facts.trouble(snapshot(options={"governor": governor}, waiting_for="rate")) == "waiting for rate"
     done = snapshot(options={"governor": governor, "health": "off"}, status="done", words="done")
     assert facts.trouble(done) is None
@@ -94,7 +101,8 @@ def test_what_the_governor_did_is_said_and_its_record_is_no_option() -> None:
 
 def test_a_finished_sweep_says_what_it_took_and_no_eta() -> None:
     done = snapshot(status="done", words="done", rows=2_000_000, total_is="exact", percent=100.0)
-    assert facts.facts(done) == ["2,000,000 rows", "96.4 k/s", "400 batches", "8.5 s at work"]
+    assert facts.facts(done) == ["2,000,000 rows", "235 k/s", "400 batches", "8.5 s at work"]
+    assert "1 batch" in facts.facts(replace(done, batches=1))
 
 
 @pytest.mark.parametrize(("active", "expected"), [(0.2, None), (2.0, 411_500.0)])

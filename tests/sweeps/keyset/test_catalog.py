@@ -120,6 +120,7 @@ def test_the_sql_that_a_refusal_names_makes_a_usable_key(field: Field) -> None:
     error = refused(field, InvalidKey, rs.Rows("my table"), "no primary key")
     for statement in error.fix.split(";"):
         field.sql(statement)
+    assert "Rows(…, key=['the id'])" in error.fix
     launched(rs.Rows("my table", key="the id"))
 
 
@@ -190,6 +191,20 @@ def test_a_set_that_is_not_one_expression_is_refused(field: Field, text: str) ->
     """N-049: each expression by itself."""
     field.orders(3)
     refused(field, InvalidSweepSql, rs.Rows("orders"), "set", "Postgres says: ", set={"total": text})
+
+
+@pytest.mark.parametrize(("params", "name"), [(None, "least"), ({"most": 2}, "least")])
+def test_a_value_that_is_not_bound_is_named(field: Field, params: dict[str, Any] | None, name: str) -> None:
+    """N-049: also where the declaration has no params at all, so that the text reaches the server as it stands."""
+    field.orders(3)
+    rows = rs.Rows("orders", where="price > %(least)s", params=params)
+    assert refused(field, InvalidSweepSql, rows, "where").fix == f'params={{"{name}": …}}'
+
+
+def test_a_value_of_another_type_is_refused_with_the_column_that_it_is_for(field: Field) -> None:
+    """N-049."""
+    field.orders(3)
+    refused(field, InvalidSweepSql, rs.Rows("orders"), "price = 'abc'", set={"price": "'abc'", "band": "'x'"})
 
 
 def test_rights_that_lack_are_said_and_not_the_expression_blamed(field: Field) -> None:

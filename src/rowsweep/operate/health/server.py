@@ -65,7 +65,7 @@ def look_at_clock(facts: ServerFacts, local: datetime) -> Finding:
             f"this machine's clock is {abs(skew):.1f} s {which} the database's.",
             "set it by NTP: run_at, tasks and the instants in log lines are this machine's",
         )
-    return well("clock", f"{skew:+.1f} s beside the database's")
+    return well("clock", f"{round(skew, 1) + 0.0:+.1f} s beside the database's")
 
 
 def look_at_wake(driver: Driver, workers: Sequence[WorkerInfo]) -> Finding:

@@ -26,7 +26,7 @@ def look_at_workers(workers: Sequence[WorkerInfo], depths: Sequence[Depth]) -> F
             return fail("workers", f"{said}, and {ready:,} jobs are ready.", "rowsweep worker, or rowsweep up")
         return warn("workers", f"{said}.", "rowsweep worker, or rowsweep up")
     in_flight = sum(info.in_flight for info in workers)
-    return well("workers", f"{len(workers)} alive, {in_flight:,} runs in flight")
+    return well("workers", f"{len(workers)} alive, {in_flight:,} run{'s' * (in_flight != 1)} in flight")
 
 
 def look_at_undeclared(undeclared: Sequence[tuple[str, str, int]], workers: Sequence[WorkerInfo]) -> Finding:
@@ -89,7 +89,9 @@ def look_at_sweeps(running: Sequence[Snapshot]) -> Finding:
             f"stalled, held by no live worker: {some([f'{run.name} ({run.run_id})' for run in stalled])}.",
             f"rowsweep worker, which takes it up again; rowsweep sweeps show {stalled[0].run_id}",
         )
-    return well("sweeps", f"{len(running)} at work, none stalled" if running else "none at work")
+    held = [f"{run.name} for {run.waiting_for}" for run in running if run.waiting_for not in (None, "rate")]
+    waits = f"; waiting: {some(held)}" if held else ""
+    return well("sweeps", f"{len(running)} at work, none stalled{waits}" if running else "none at work")
 
 
 def _flags(pause: Pause) -> str:

@@ -24,6 +24,16 @@ _MORE_ROOM: Final = (
 )
 _CROWDED: Final = ("too many clients", "too many connections", "remaining connection slots")
 _REACH: Final = 'rs.connect("postgresql://…"), $DATABASE_URL, or rs.connect(driver=MemoryDriver())'
+# What is told of a connect that failed has no SQLSTATE either: libpq's words, psycopg's, and the server's in English.
+_REFUSALS: Final = (
+    ("password authentication failed", "correct the user or the password in the DSN, or put it into ~/.pgpass"),
+    ("no password supplied", "put the password into the DSN, $PGPASSWORD or ~/.pgpass"),
+    ("does not exist", "correct the name in the DSN, or create it on that server"),
+    ("failed to resolve host", "correct the host in the DSN"),
+    ("Is the server running", "start the server there, or correct host and port in the DSN; pg_isready asks it"),
+    ("Connection refused", "start the server there, or correct host and port in the DSN; pg_isready asks it"),
+    ("timeout expired", "correct host and port in the DSN, or see what lies between: a firewall, a VPN"),
+)
 # Class 08 is the connection's own; then a server that is stopping, starting, or has no connection left.
 _LOST_STATES: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25P03", "25P04"})
 
@@ -43,7 +53,7 @@ def unreachable(place: str, why: object) -> DriverUnavailable:
     told = str(why).strip()
     return DriverUnavailable(
         f"the database {place} cannot be reached: {redact_text(told)}",
-        fix=_MORE_ROOM if is_crowded(told) else _REACH,
+        fix=_MORE_ROOM if is_crowded(told) else next((fix for words, fix in _REFUSALS if words in told), _REACH),
         meta={"place": place},
     )
 

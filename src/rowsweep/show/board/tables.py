@@ -48,7 +48,7 @@ def runs_table(runs: Sequence[Snapshot]) -> Table:
     rows = tuple(
         (
             Cell(text=run.name),
-            Cell(text=f"{run.words} {facts.percent_words(run)}".strip(), tone=facts.tone(run.words)),
+            Cell(text=f"{facts.state_words(run)} {facts.percent_words(run)}".strip(), tone=facts.tone(run.words)),
             Cell(text=values.number(run.rows)),
             Cell(text=_rate(run)),
             Cell(text="" if run.eta_seconds is None else values.span(run.eta_seconds)),

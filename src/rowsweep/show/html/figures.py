@@ -35,7 +35,7 @@ def run_figures(snapshot: Snapshot) -> list[Figure]:
     worked = ", ".join(filter(None, [f"{values.span(snapshot.active_seconds)} at work", held_words(snapshot)]))
     size = "" if snapshot.batch_rows is None else f"{values.number(round(snapshot.batch_rows))} rows"
     taken = "" if snapshot.batch_ms is None else f"in {values.milliseconds(snapshot.batch_ms)}"
-    batches = f"{values.number(snapshot.batches)} batches"
+    batches = facts.batch_count(snapshot)
     aside = f"{values.number(snapshot.rejected_rows)} set aside" if snapshot.rejected_rows else ""
     attempt = facts.attempt_words(snapshot) or ""
     return [

@@ -34,7 +34,7 @@ def snapshot_html(snapshot: Snapshot, *, at: datetime | None = None, mark: str =
 def head(snapshot: Snapshot) -> str:
     """Answer the run's name and state."""
     name = as_html(snapshot.name)
-    words = marked(as_html(snapshot.words), facts.tone(snapshot.words))
+    words = marked(as_html(facts.state_words(snapshot)), facts.tone(snapshot.words))
     return (
         f'<div class="rs-head"><span class="rs-name" title="{name}">{name}</span> '
         f'<span class="rs-state" role="status">{words}</span></div>'

@@ -146,7 +146,7 @@ class _Row:
         """Bring the line to this snapshot."""
         self._run = run
         rate = facts.shown_rate(run)
-        state = marked(as_html(run.words), facts.tone(run.words))
+        state = marked(as_html(facts.state_words(run)), facts.tone(run.words))
         left = "" if run.eta_seconds is None else f"{values.span(run.eta_seconds)} left"
         cells = [
             as_html(run.name),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.show.tables.table import Cell, Column, Table
 from rowsweep.show.words import facts, values
-from rowsweep.show.words.governing import is_held
 from rowsweep.show.words.late import late_words
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def frame_table(columns: Sequence[str], rows: Sequence[Sequence[object]], numeri
 def _state_words(snapshot: Snapshot) -> str:
     percent = facts.percent_words(snapshot) if snapshot.is_open else ""
     shards = facts.shard_words(snapshot) if snapshot.is_open else ""
-    words = f"{'held' if is_held(snapshot) else snapshot.words} {percent}".rstrip()
+    words = f"{facts.state_words(snapshot)} {percent}".rstrip()
     return ", ".join(filter(None, [words, shards, facts.aside_words(snapshot), late_words(snapshot)]))
 
 

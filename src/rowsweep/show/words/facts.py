@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from rowsweep.show.words import values
 from rowsweep.show.words.clean import clean, one_line
-from rowsweep.show.words.governing import heeded_words, held_words, slow_words
+from rowsweep.show.words.governing import heeded_words, held_words, is_held, slow_words
 from rowsweep.show.words.late import late_trouble
 
 if TYPE_CHECKING:
@@ -37,9 +37,17 @@ def tone(words: str) -> Tone:
     return _TONES.get(words, "plain")
 
 
+def state_words(snapshot: Snapshot) -> str:
+    """Answer the state in words; "held" where a run at work waits for the database's health."""
+    return "held" if is_held(snapshot) else clean(snapshot.words)
+
+
 def shown_rate(snapshot: Snapshot) -> float | None:
-    """Answer the rate of the last minutes, else the mean over all active time; None before half a second of it."""
-    if snapshot.rows_per_second is not None:
+    """Answer the rate of the last minutes, or the mean where there is none yet and of a run that has ended.
+
+    None before half a second of active time.
+    """
+    if snapshot.is_open and snapshot.rows_per_second is not None:
         return snapshot.rows_per_second
     return mean_rate(snapshot)
 
@@ -93,7 +101,7 @@ def facts(snapshot: Snapshot) -> list[str]:
     if snapshot.is_open:
         said.append(_time_left(snapshot))
     else:
-        said.append(f"{values.number(snapshot.batches)} batches")
+        said.append(batch_count(snapshot))
         said.append(f"{values.span(snapshot.active_seconds)} at work")
     if attempt := attempt_words(snapshot):
         said.append(attempt)
@@ -102,6 +110,11 @@ def facts(snapshot: Snapshot) -> list[str]:
     if aside := aside_words(snapshot):
         said.append(aside)
     return said
+
+
+def batch_count(snapshot: Snapshot) -> str:
+    """Answer how many batches have committed."""
+    return f"{values.number(snapshot.batches)} {'batch' if snapshot.batches == 1 else 'batches'}"
 
 
 def aside_words(snapshot: Snapshot) -> str:

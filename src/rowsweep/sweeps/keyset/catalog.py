@@ -242,7 +242,7 @@ def _no_key(table: Table, cause: str, usable: list[tuple[str, ...]]) -> InvalidK
         quoted = f'"{table.schema}"."{table.name}"'
         fix = (
             f'alter table {quoted} alter column "{column}" set not null; '
-            f'create unique index concurrently on {quoted} ("{column}")'
+            f'create unique index concurrently on {quoted} ("{column}") -- then Rows(…, key=[{column!r}])'
         )
     return InvalidKey(cause, fix=fix, meta={"table": table.qualified, "usable": [list(key) for key in usable]})
 

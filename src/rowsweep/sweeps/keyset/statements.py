@@ -183,7 +183,8 @@ class Statements:
             probes.append(("where", self.where, sql.SQL("explain ") + self.matching()))
         if assignments:
             whole = sql.SQL("explain ") + self.update(assignments, started=True)
-            probes.append(("set", ", ".join(assignments.values()), whole))
+            sets = [f"{column} = {text}" for column, text in assignments.items()]
+            probes.append(("set", ", ".join(sets), whole))
         return probes
 
     def create_stage(self, columns: Iterable[str]) -> sql.Composed:
