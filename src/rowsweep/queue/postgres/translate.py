@@ -20,9 +20,9 @@ INSTALL: Final = "rowsweep schema install"
 LIVE_KEY_INDEX: Final = "x_jobs_name_tenant_idempotency_live_idx"
 _MORE_ROOM: Final = (
     "raise max_connections, or the role's connection limit; or fewer connections: "
-    "rs.connect(dsn, pooler=True) through a pooler"
+    "rs.connect(dsn, pooler=True) through a pooler, or fewer runs at a time (concurrency)"
 )
-_CROWDED: Final = ("too many clients", "too many connections", "remaining connection slots")
+_CROWDED: Final = ("too many clients", "too many connections", "remaining connection slots", "are in use")
 _REACH: Final = 'rs.connect("postgresql://…"), $DATABASE_URL, or rs.connect(driver=MemoryDriver())'
 # What is told of a connect that failed has no SQLSTATE either: libpq's words, psycopg's, and the server's in English.
 _REFUSALS: Final = (
