@@ -47,7 +47,18 @@ class ForeignLease:
         if left <= 0:
             self._worker.kick()
             return "the lease of the worker that held it has lapsed: taking over"
-        return f"waiting for the lease of the worker that held it to lapse, {left} s"
+        who = self._named(job)
+        return (
+            f"waiting for the lease of the worker that held it to lapse, {left} s"
+            if who is None
+            else f"held by the worker {who}; if that is gone, its lease lapses in {left} s"
+        )
+
+    def _named(self, job: Job) -> str | None:
+        """Answer where the worker is that holds the job; None where no live one does."""
+        workers = self._app.stores().workers
+        live = [] if workers is None else workers.live()
+        return next((f"{worker.host}:{worker.pid}" for worker, _ in live if worker.id == job.claimed_by), None)
 
     def _held_elsewhere(self) -> Job | None:
         inspection = self._app.stores().inspection

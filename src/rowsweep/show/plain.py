@@ -43,7 +43,7 @@ def details(snapshot: Snapshot) -> list[tuple[str, str]]:
             (f"shard {shard.number}", f"{facts.shard_line(shard)}  {facts.range_words(shard)}")
             for shard in snapshot.shards
         ),
-        ("written", f"{values.number(snapshot.written)} rows"),
+        ("removed" if snapshot.kind == "purge" else "written", f"{values.number(snapshot.written)} rows"),
         ("trouble", facts.trouble(snapshot) or ""),
         *governing(snapshot),
         ("input", "" if snapshot.input is None else clean(_json(snapshot.input))),

@@ -165,7 +165,7 @@ def test_the_lease_of_a_killed_worker_is_waited_for_and_said_so(items: CommandLi
         process.communicate()
     answer = items("run", "totals", "--visibility", "3s")
     assert answer.code == 0
-    assert "waiting for the lease of the worker that held it to lapse" in answer.out
+    assert f":{process.pid}; if that is gone, its lease lapses in " in answer.out
     assert written(dsn) == (ROWS, ROWS)
 
 

@@ -175,3 +175,9 @@ def test_a_sweep_that_waits_says_for_what() -> None:
 )
 def test_what_needs_somebody_stands_out(words: str, tone: str) -> None:
     assert facts.tone(words) == tone
+
+
+def test_a_purge_removes_its_rows() -> None:
+    """N-075: nothing is written."""
+    assert dict(details(snapshot(kind="purge")))["removed"] == "823,000 rows"
+    assert "Removed" in snapshot_html(snapshot(kind="purge"))

@@ -28,7 +28,7 @@ def test_a_run_that_left_nothing_is_complete(field: Field) -> None:
     run = totals_sweep().launch()
     field.finish(run)
     receipt = run.verify()
-    assert receipt.is_complete is True
+    assert (receipt.is_complete, receipt.fix) == (True, "")
     assert (receipt.where, receipt.rows, receipt.matching, receipt.due) == ("total is null", 20, 0, 0)
     assert (receipt.covered, receipt.writers, receipt.rejected) == (((None, None),), 0, 0)
     assert receipt.snapshot.count(":") == 2
@@ -47,9 +47,11 @@ def test_rows_of_a_transaction_that_outlived_the_wait_are_found(field: Field) ->
         receipt = run.verify()
         assert (receipt.is_complete, receipt.writers, receipt.due) == (False, 1, 0)
         assert "1 open transaction unseen" in receipt.words
+        assert receipt.fix.startswith("ask again when these transactions have ended")
         writer.commit()
     receipt = run.verify()
     assert (receipt.is_complete, receipt.matching, receipt.due, receipt.writers) == (False, 1, 1, 0)
+    assert receipt.fix == "rowsweep run totals --force, which sweeps what matches now"
 
 
 def test_rows_that_match_and_would_not_change_are_not_due(field: Field) -> None:
@@ -183,6 +185,7 @@ def test_an_expression_that_fails_for_rows_is_asked_of_none_of_those_set_aside(f
     field.finish(run)
     receipt = run.verify()
     assert (receipt.is_complete, receipt.matching, receipt.due) == (False, 20 if where is None else 2, 2)
+    assert f"rowsweep sweeps retry-rejected {run.run_id}" in receipt.fix
     field.sql("insert into orders values (30, 1, 0)")
     assert run.verify().due is None
     field.sql("update orders set qty = 1 where qty = 0; update orders set total = price")

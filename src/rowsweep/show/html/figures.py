@@ -56,7 +56,7 @@ def run_figures(snapshot: Snapshot) -> list[Figure]:
         if snapshot.is_open
         else Figure(title="Batches", value=values.number(snapshot.batches), more=f"mean {size}" if size else ""),
         Figure(
-            title="Written",
+            title="Removed" if snapshot.kind == "purge" else "Written",
             value=values.number(snapshot.written),
             more=", ".join(filter(None, [attempt.removesuffix(" failed"), aside])),
         ),

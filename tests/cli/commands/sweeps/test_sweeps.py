@@ -197,6 +197,7 @@ b = rs.backfill("prices", rows=rs.Rows("items"), set={"price": "price + 1"})
         connection.execute("update items set total = null where id = 7")
     due = items("sweeps", "verify", "totals", "--json")
     assert (due.code, due.json["due"], due.json["matching"], due.json["is_complete"]) == (1, 1, 1, False)
+    assert "\n  fix: rowsweep run totals --force" in items("sweeps", "verify", "totals").out
     unknown = items("sweeps", "verify", "prices", "--timeout", "1m")
     assert (unknown.code, "cannot be told" in unknown.out) == (3, True)
     assert items("sweeps", "verify", "nothing").code == 1

@@ -23,5 +23,6 @@ def verify(context: typer.Context, run: RunText, *, timeout: Timeout = "5m") -> 
     session = session_of(context)
     with session.app(declares=True) as app:
         receipt = app.run_of(run).verify(timeout)
-    session.output.answer(receipt.as_json(), receipt.words)
+    words = f"{receipt.words}\n  fix: {receipt.fix}" if receipt.fix else receipt.words
+    session.output.answer(receipt.as_json(), words)
     raise typer.Exit(_EXIT[receipt.is_complete])

@@ -56,13 +56,26 @@ class Receipt:
             f"Run {self.run_id} is {self.status}, {self.rows:,} rows; snapshot {self.snapshot} at {self.at:%F %T} UTC."
         )
 
+    @property
+    def fix(self) -> str:
+        """Say what makes it complete; nothing where it is, or where that cannot be told."""
+        if self.status == "running":
+            return f"rowsweep sweeps watch {self.run_id}, until it has ended"
+        if self.status != "done":
+            return f"rowsweep sweeps resume {self.run_id}"
+        if self.writers:
+            return f"ask again when these transactions have ended: rowsweep sweeps verify {self.run_id}"
+        if self.rejected:
+            return f"rowsweep sweeps rejected {self.run_id}, and mended: rowsweep sweeps retry-rejected {self.run_id}"
+        return f"rowsweep run {self.name} --force, which sweeps what matches now" if self.due else ""
+
     def __str__(self) -> str:
         """Answer its words."""
         return self.words
 
     def as_json(self) -> dict[str, Any]:
-        """Answer it as plain JSON, `is_complete` besides."""
-        return {**asdict(self), "at": self.at.isoformat(), "is_complete": self.is_complete}
+        """Answer it as plain JSON, `is_complete` and `fix` besides."""
+        return {**asdict(self), "at": self.at.isoformat(), "is_complete": self.is_complete, "fix": self.fix}
 
     def _repr_html_(self) -> str | None:
         """Answer it as a page's part for a notebook; None, for its text, where nothing is connected any more."""
