@@ -175,6 +175,6 @@ def test_an_enqueue_through_the_pooler_wakes_a_worker_that_is_connected_directly
     until(lambda: worker._crew is not None and worker._crew.claims.is_awake, "a proven wake")
     timers.until_asleep(10)
     plain.enqueue()
-    assert done.wait(10)
+    assert done.wait(60)
     worker.stop()
     driver.close()

@@ -71,7 +71,7 @@ def test_ctrl_c_pauses_behind_the_batch_and_a_second_run_goes_on(site: Site) -> 
     first = run_sweep(site, "first", "by-set")
     site.until_swept(1_000)
     first.send(INT)
-    assert first.wait(20) == 130, first.log
+    assert first.wait(60) == 130, first.log
     ledger = site.ledger()
     assert ledger["status"] == "paused"
     assert site.tries() == ledger["batches"] < ROWS // 500
@@ -91,7 +91,7 @@ def left_at_once_in_a_batch(site: Site) -> None:
     until(lambda: "pausing" in first.log, lambda: first.log)
     told_at = time.monotonic()
     first.send(INT)
-    assert first.wait(20) == 130
+    assert first.wait(60) == 130
     assert time.monotonic() - told_at < 15
     until(lambda: site.counts() == {0: ROWS}, site.shown)
     site.connection.execute("update deafness set seconds = 0")
@@ -101,7 +101,7 @@ def test_a_second_ctrl_c_stops_at_once_and_the_batch_rolls_back(site: Site) -> N
     """N-042: for a handler that does not come back; the run is still asked to pause, until it is resumed."""
     left_at_once_in_a_batch(site)
     resumed = site.command("resumed", "sweeps", "resume", "deaf")
-    assert resumed.wait(20) == 0, resumed.log
+    assert resumed.wait(60) == 0, resumed.log
     second = run_sweep(site, "second", "deaf")
     assert second.wait(60) == 0, second.log
     site.assert_exact()
@@ -111,7 +111,7 @@ def test_a_run_left_at_once_while_it_was_to_pause_goes_on_when_it_is_run_again(s
     """N-042: what `rowsweep run` promises of a paused or abandoned run."""
     left_at_once_in_a_batch(site)
     second = run_sweep(site, "second", "deaf")
-    assert second.wait(15) == 0, second.log
+    assert second.wait(60) == 0, second.log
     site.assert_exact()
 
 
@@ -121,7 +121,7 @@ def test_a_run_told_to_end_is_left_to_the_next_worker(site: Site) -> None:
     first = run_sweep(site, "first", "by-sql")
     site.until_swept(1_000)
     first.send(TERM)
-    assert first.wait(20) == 143, first.log
+    assert first.wait(60) == 143, first.log
     job, ledger = site.job(), site.ledger()
     assert (job["state"], job["attempt"], job["claims"]) == ("ready", 0, 1)
     assert (ledger["status"], ledger["batches"]) == ("running", site.tries())

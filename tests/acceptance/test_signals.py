@@ -57,7 +57,7 @@ def test_a_worker_told_to_end_finishes_its_batch_and_hands_the_run_back(
     until_in_a_batch(site, tries=2)
     told_at = time.monotonic()
     worker.send(told)
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     assert time.monotonic() - told_at < LEAVING_SECONDS
     ledger = site.ledger()
     assert site.tries() == ledger["batches"]
@@ -77,7 +77,7 @@ def test_a_statement_longer_than_the_budget_is_cut_off_and_its_batch_rolls_back(
     until_in_a_batch(site)
     told_at = time.monotonic()
     worker.send(told)
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     assert time.monotonic() - told_at < BUDGET_SECONDS + LEAVING_SECONDS
     asked = "select count(*) as n from pg_stat_activity where application_name = 'first' and state = 'active'"
     until(lambda: site.one(asked)["n"] == 0, site.shown)
@@ -95,7 +95,7 @@ def test_a_handler_that_listens_to_nobody_is_left_behind_and_its_run_handed_back
     until_in_a_batch(site)
     told_at = time.monotonic()
     worker.send(TERM)
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     assert time.monotonic() - told_at < BUDGET_SECONDS + LEAVING_SECONDS
     assert site.counts() == {0: ROWS}
     assert_handed_back(site, worker)
@@ -113,7 +113,7 @@ def test_a_second_ctrl_c_leaves_at_once(site: Site) -> None:
     worker.until_logged("jobs.worker.draining", reason="SIGINT")
     told_at = time.monotonic()
     worker.send(INT)
-    assert worker.wait(20) == 130
+    assert worker.wait(60) == 130
     assert time.monotonic() - told_at < LEAVING_SECONDS
     assert site.job()["state"] == "running"
     assert_finished_by_another(site)
@@ -127,6 +127,6 @@ def test_an_idle_worker_leaves_at_once(site: Site, told: signal.Signals) -> None
     worker.until_logged("jobs.worker.started")
     told_at = time.monotonic()
     worker.send(told)
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     assert time.monotonic() - told_at < LEAVING_SECONDS
     until(lambda: site.one("select count(*) as n from x_job_workers")["n"] == 0, site.shown)

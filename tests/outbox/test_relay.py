@@ -291,7 +291,7 @@ class Held:
     @contextmanager
     def transaction(self, **given: Any) -> Iterator[Any]:
         self.entered.set()
-        assert self.let_go.wait(20)
+        assert self.let_go.wait(60)
         with self._driver.transaction(**given) as opened:
             yield opened
 
@@ -319,7 +319,7 @@ def test_a_shutdown_polls_no_more_and_waits_for_the_pass_under_way(app: rs.App, 
     phases, driver = Lifecycle("20s"), held
     relay = OutboxRelay(driver=of_any(driver), lifecycle=phases, **OFTEN)
     relay.start()
-    assert driver.entered.wait(20)
+    assert driver.entered.wait(60)
     assert "jobs.outbox.accept" in phases.names("accept")
     assert "jobs.outbox" in phases.names("close")
     ended = threading.Thread(target=phases.shutdown, args=("SIGTERM",), daemon=True)
@@ -339,7 +339,7 @@ def test_a_pass_that_outlasts_the_deadline_is_abandoned_and_said_to_be(
     """S-364, S-316: the relay reaches `stopped`; what it had claimed is another's when the lease is over."""
     relay = OutboxRelay(driver=of_any(held), **OFTEN)
     relay.start()
-    assert held.entered.wait(20)
+    assert held.entered.wait(60)
     with caplog.at_level(logging.ERROR, logger="rowsweep"):
         relay.stop(deadline_at=real_monotonic() + 0.05)
     assert relay.state == "stopped"
@@ -379,7 +379,7 @@ def test_passes_asked_for_at_once_are_one(app: rs.App, held: Held) -> None:
 
     both = [threading.Thread(target=tick, daemon=True) for _ in range(2)]
     both[0].start()
-    assert held.entered.wait(20)
+    assert held.entered.wait(60)
     both[1].start()
     until(lambda: sys._current_frames()[both[1].ident or 0].f_code.co_name == "wait")
     held.let_go.set()

@@ -30,7 +30,7 @@ def caught(tower: Tower, **given: Any) -> tuple[Any, Gate, threading.Thread]:
     scheduler.start()
     wait_for(lambda: len(tower.state.watermarks()) == 2)
     tower.at("2025-01-31 09:00")
-    assert gate.entered.wait(10)
+    assert gate.entered.wait(60)
     return scheduler, gate, threading.Thread(target=scheduler.stop)
 
 

@@ -179,7 +179,7 @@ def test_a_leader_that_was_away_does_not_fire_what_its_follower_did(tower: Tower
     answers: list[Any] = []
     walking = threading.Thread(target=lambda: answers.append(away.tick()))
     walking.start()
-    assert gate.entered.wait(10)
+    assert gate.entered.wait(60)
     assert fired(follower.tick()) == ["hourly 09:00"]
     gate.go.set()
     walking.join(10)

@@ -148,7 +148,7 @@ def test_a_tick_during_a_round_joins_it_and_gets_its_result(memory: Tower) -> No
     memory.at("2025-01-31 09:00")
     ticking = [threading.Thread(target=lambda: answers.append(fired(scheduler.tick()))) for _ in range(3)]
     ticking[0].start()
-    assert gate.entered.wait(10)
+    assert gate.entered.wait(60)
     for thread in ticking[1:]:
         thread.start()
     wait_for(lambda: all(thread.is_alive() for thread in ticking))

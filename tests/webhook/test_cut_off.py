@@ -31,7 +31,7 @@ def test_a_deadline_aborts_the_request_and_records_nothing(sender: Sender, recei
     execution = sender.deliver(sender.declare(receiver.url, timeout="200ms"))
     assert execution.error is not None
     assert getattr(execution.error, "code", None) == "X_JOB_TIMEOUT"
-    assert receiver.gone.wait(10)
+    assert receiver.gone.wait(60)
     assert sender.ledger.deliveries == []
 
 
@@ -41,11 +41,11 @@ def test_a_lost_lease_aborts_the_request_and_records_nothing(sender: Sender, rec
     handle = sender.declare(receiver.url)
     sender.worker.start()
     job_id = handle.enqueue({"order": 7}).id
-    assert receiver.arrived.wait(20)
+    assert receiver.arrived.wait(60)
     crew = sender.worker._crew
     assert crew is not None
     crew.flights.all()[0].revoke(LeaseLost("gone.", fix="rowsweep jobs show"))
-    assert receiver.gone.wait(10)
+    assert receiver.gone.wait(60)
     until(lambda: sender.worker.stats.in_flight == 0)
     assert sender.ledger.deliveries == []
     assert job_id is not None
@@ -57,7 +57,7 @@ def test_a_request_under_way_outlives_a_drain_and_is_recorded(sender: Sender, re
     handle = sender.declare(receiver.url)
     sender.worker.start()
     handle.enqueue({"order": 7})
-    assert receiver.arrived.wait(20)
+    assert receiver.arrived.wait(60)
     stopping = threading.Thread(
         target=sender.worker.stop, kwargs={"deadline_at": real_monotonic() + 5.0}, name="rowsweep-stop", daemon=True
     )
@@ -85,13 +85,13 @@ def test_a_delivery_that_has_no_socket_yet_is_stopped_by_a_drain(sender: Sender,
 
     def endpoint(_: Any) -> Endpoint:
         asked.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return Endpoint("shop-7", receiver.url, SECRET)
 
     handle = sender.declare("", endpoint=endpoint)
     sender.worker.start()
     handle.enqueue({"order": 7})
-    assert asked.wait(20)
+    assert asked.wait(60)
     stopping = threading.Thread(target=sender.worker.stop, name="rowsweep-stop", daemon=True)
     stopping.start()
     crew = sender.worker._crew

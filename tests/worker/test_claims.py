@@ -90,7 +90,7 @@ def test_a_slow_queue_does_not_hold_up_another(memory: Shop) -> None:
 
     @job("slow", tenant="none", queue="slow", input=int)
     def slow(ctx: Ctx, number: int) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     @job("quick", tenant="none", queue="quick", input=int)
     def quick(ctx: Ctx, number: int) -> None: ...

@@ -40,12 +40,12 @@ def test_a_manual_stop_waits_for_the_run_and_takes_no_more(shop: Shop, caplog: p
     @job(tenant="none")
     def work(ctx: Ctx) -> bool:
         gate.started.set()
-        assert gate.go.wait(10)
+        assert gate.go.wait(60)
         return ctx.signal.aborted
 
     job_id = shop.enqueue(work)
     worker = shop.running()
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     stopping = in_background(worker.stop)
     until(lambda: worker.state == "draining")
     waiting = shop.enqueue(work)
@@ -71,12 +71,12 @@ def test_a_shutdown_lets_a_run_finish_within_the_budget(shop: Shop) -> None:
     @job(tenant="none")
     def work(ctx: Ctx) -> list[bool]:
         gate.started.set()
-        assert gate.go.wait(10)
+        assert gate.go.wait(60)
         return [ctx.signal.draining, ctx.signal.aborted]
 
     job_id = shop.enqueue(work)
     worker = shop.running(lifecycle=phases)
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     assert phases.names("accept") == [f"jobs.worker.{worker.id}.accept"]
     assert phases.names("close") == [f"jobs.worker.{worker.id}"]
     assert phases.readiness()["in_flight"] == 1
@@ -97,12 +97,12 @@ def test_what_is_still_running_at_the_margin_is_cut_off_and_handed_back_uncounte
     @job(tenant="none")
     def work(ctx: Ctx) -> None:
         gate.started.set()
-        assert ctx.signal.wait(10)
+        assert ctx.signal.wait(60)
         raise ValueError("whatever the abort made of it")
 
     job_id = shop.enqueue(work)
     worker = shop.running(lifecycle=phases, margin="1s")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     phases.shutdown("deploy")
     row = shop.job(job_id)
     assert (row.state, row.attempt, row.claims, row.last_error) == ("ready", 0, 1, None)
@@ -118,12 +118,12 @@ def test_a_run_that_completes_after_the_cut_off_is_completed(shop: Shop) -> None
     @job(tenant="none")
     def work(ctx: Ctx) -> str:
         gate.started.set()
-        assert ctx.signal.wait(10)
+        assert ctx.signal.wait(60)
         return "done all the same"
 
     job_id = shop.enqueue(work)
     shop.running(lifecycle=phases, margin="1s")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     phases.shutdown("deploy")
     assert shop.job(job_id).state == "done"
 
@@ -140,7 +140,7 @@ def test_a_body_that_ignores_its_signal_loses_its_claim_at_the_end(
     @job(tenant="none")
     def work(ctx: Ctx) -> str:
         gate.started.set()
-        assert gate.go.wait(20)
+        assert gate.go.wait(60)
         try:
             ctx.step.checkpoint("late").put(1)
         except Interrupted:
@@ -149,7 +149,7 @@ def test_a_body_that_ignores_its_signal_loses_its_claim_at_the_end(
 
     job_id = shop.enqueue(work)
     worker = shop.running(lifecycle=phases, margin="1s")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     phases.shutdown("deploy")
     assert worker.state == "stopped"
     row = shop.job(job_id)
@@ -173,7 +173,7 @@ def test_a_sweep_that_stops_early_while_draining_is_interrupted(shop: Shop) -> N
 
     job_id = shop.enqueue(work)
     worker = shop.running(lifecycle=phases)
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     begun = real_monotonic()
     phases.shutdown("deploy")
     assert real_monotonic() - begun < 10

@@ -27,7 +27,7 @@ def stubborn(ctx):
 
 worker = Worker(driver=PostgresDriver(sys.argv[1]), context=lambda: None, margin="1500ms")
 worker.start()
-assert started.wait(20)
+assert started.wait(60)
 print("leaving", flush=True)
 """
 

@@ -75,7 +75,7 @@ def test_a_renewal_in_flight_blocks_the_next(shop: Shop) -> None:
 
     @job(tenant="none")
     def work(ctx: Ctx) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     job_id = shop.enqueue(work)
     shop.running(driver=Between(shop.driver, "renew", slow), visibility="6s", renew_every="50ms")
@@ -133,7 +133,7 @@ def test_a_renewal_that_succeeds_late_is_a_loss_all_the_same(memory: Shop, caplo
 
     @job(tenant="none")
     def work(ctx: Ctx) -> None:
-        assert ctx.signal.wait(15)
+        assert ctx.signal.wait(60)
 
     memory.enqueue(work)
     worker = memory.running(driver=Between(memory.driver, "renew", late), clock=clock, renew_every="1ms")
@@ -161,7 +161,7 @@ def test_what_escapes_a_renewal_is_logged_and_renewing_goes_on(shop: Shop, caplo
 
     @job(tenant="none")
     def work(ctx: Ctx) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     job_id = shop.enqueue(work)
     shop.running(driver=Between(shop.driver, "renew", sometimes), visibility="6s", renew_every="100ms")
@@ -237,7 +237,7 @@ def test_the_context_is_asked_before_anything_of_the_job_is_renewed(shop: Shop) 
 
     @job(tenant="none")
     def work(ctx: Ctx) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     job_id = shop.enqueue(work)
     driver = Between(shop.driver, "renew", noting)
@@ -258,7 +258,7 @@ def test_a_drain_waits_for_a_pass_that_is_still_claiming(shop: Shop) -> None:
         answer = claim()
         if not claimed.is_set():
             claimed.set()
-            assert go.wait(15)
+            assert go.wait(60)
         return answer
 
     @job(tenant="none")
@@ -267,7 +267,7 @@ def test_a_drain_waits_for_a_pass_that_is_still_claiming(shop: Shop) -> None:
 
     job_id = shop.enqueue(work)
     worker = shop.running(driver=Between(shop.driver, "claim", held))
-    assert claimed.wait(10)
+    assert claimed.wait(60)
     stopping = in_background(worker.stop)
     until(lambda: worker.state == "draining")
     assert stopping.is_alive()
@@ -286,12 +286,12 @@ def test_a_shutdown_stops_every_worker_from_taking_work_at_once(shop: Shop) -> N
     @job("first", tenant="none", queue="first")
     def first(ctx: Ctx) -> None:
         started.wait(10)
-        assert go.wait(15)
+        assert go.wait(60)
 
     @job("second", tenant="none", queue="second")
     def second(ctx: Ctx) -> None:
         started.wait(10)
-        assert go.wait(15)
+        assert go.wait(60)
 
     shop.enqueue(first)
     shop.enqueue(second)

@@ -29,11 +29,11 @@ class Gate:
 
     def pass_through(self) -> None:
         self.started.set()
-        assert self.go.wait(15)
+        assert self.go.wait(60)
 
     def wait_for_abort(self, ctx: Ctx) -> None:
         self.started.set()
-        assert ctx.signal.wait(15)
+        assert ctx.signal.wait(60)
         reason = ctx.signal.reason
         self.reasons.append(None if reason is None else reason.code)
 
@@ -49,7 +49,7 @@ def test_a_run_longer_than_its_visibility_keeps_its_claim(shop: Shop) -> None:
     job_id = shop.enqueue(long)
     shop.running(visibility="3s", renew_every="200ms")
     shop.running(visibility="3s", renew_every="200ms")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     claimed = visible_at(shop, job_id)
     until(lambda: visible_at(shop, job_id) - claimed > timedelta(seconds=1))
     gate.go.set()
@@ -77,7 +77,7 @@ def test_a_stolen_claim_aborts_its_run_and_its_result_counts_for_nothing(
 
     job_id = shop.enqueue(work)
     worker = shop.running(visibility="6s", renew_every="200ms")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     thief = shop.steal(job_id)
     until(lambda: worker.stats.outcomes == {"interrupted": 1})
     row = shop.job(job_id)
@@ -101,7 +101,7 @@ def test_a_run_that_ended_before_it_noticed_settles_into_nothing(shop: Shop, cap
 
     job_id = shop.enqueue(work)
     worker = shop.running()
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     shop.steal(job_id)
     gate.go.set()
     until(lambda: worker.stats.outcomes == {"interrupted": 1})
@@ -122,7 +122,7 @@ def test_a_cancelled_job_is_noticed_at_the_next_renewal(shop: Shop) -> None:
 
     job_id = shop.enqueue(work)
     worker = shop.running(visibility="3s", renew_every="200ms")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     steering = shop.driver.stores().steering
     assert steering is not None
     assert steering.cancel(job_id) is not None
@@ -189,7 +189,7 @@ def test_failed_renewals_only_warn_until_a_whole_window_has_passed(
     shop.enqueue(work)
     begun = time.monotonic()
     worker = shop.running(driver=driver, visibility="2s")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     until(lambda: worker.stats.outcomes == {"interrupted": 1})
     assert time.monotonic() - begun >= 2
     assert logged(caplog.records, "jobs.heartbeat.failed")
@@ -210,7 +210,7 @@ def test_renewals_that_come_back_keep_the_claim(shop: Shop, caplog: pytest.LogCa
     driver = BrokenDriver(shop.driver, "renew")
     job_id = shop.enqueue(work)
     shop.running(driver=driver, visibility="3s", renew_every="200ms")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     until(lambda: bool(logged(caplog.records, "jobs.heartbeat.failed")))
     driver.broken.clear()
     asked = len(driver.calls("renew"))
@@ -228,7 +228,7 @@ def test_all_claims_are_renewed_by_one_statement(memory: Shop) -> None:
     @job(tenant="none", input=int)
     def work(ctx: Ctx, number: int) -> None:
         gates.wait(10)
-        assert go.wait(10)
+        assert go.wait(60)
 
     driver = BrokenDriver(memory.driver)
     work.enqueue_many(list(range(8)))
@@ -256,7 +256,7 @@ def test_a_locked_row_is_neither_lost_nor_renewed_and_is_asked_again(
 
     job_id = postgres.enqueue(work)
     worker = postgres.running(visibility="3s", renew_every="100ms")
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     with psycopg.connect(queue_dsn) as holder:
         holder.execute("select 1 from x_jobs where id = %s for update", [job_id])
         held = visible_at(postgres, job_id)

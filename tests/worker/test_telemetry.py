@@ -132,7 +132,7 @@ def test_a_lost_lease_is_counted(shop: Shop, figures: Figures) -> None:
     @job("long", tenant="none")
     def long(ctx: Ctx) -> None:
         shop.steal(ctx.job_id)
-        assert ctx.signal.wait(15)
+        assert ctx.signal.wait(60)
 
     shop.enqueue(long)
     shop.running(visibility="3s", renew_every="100ms")
@@ -256,5 +256,5 @@ def test_a_deep_queue_is_counted_apart_from_the_claims(
     monkeypatch.setattr(stores.workers, "look", capped)
     monkeypatch.setattr(stores.health, "depths", counted)
     memory.running()
-    assert asked.wait(10)
+    assert asked.wait(60)
     until(lambda: [[depth.ready for depth in depths] for depths in figures.depths] == [[123_456]])

@@ -87,7 +87,7 @@ def test_no_end_is_told_twice_and_each_is_counted_once(site: Site, kills: int) -
     for left in workers:
         left.until_logged("jobs.worker.started")
         left.send(signal.SIGTERM)
-        assert left.wait(20) == 0
+        assert left.wait(60) == 0
 
     rows = states(site)
     assert rows == {"done": rows["done"], "dead": JOBS - rows["done"]}

@@ -49,6 +49,6 @@ def test_a_pipe_gets_a_line_now_and_then_until_ctrl_c(shop: CommandLine) -> None
         assert process.stdout is not None
         line = process.stdout.readline()
         interrupt(process)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
     assert "sweeps at work 0" in line
     assert "workers 0" in line

@@ -111,7 +111,7 @@ def test_a_relay_s_process_publishes_from_another_database_and_drains(
         listed = rowsweep("outbox", "ls", "--all", "--json", "--outbox-dsn", shop_dsn).json
         assert [row["status"] for row in listed] == ["published"] * 3
         relay.send_signal(signal.SIGTERM)
-        assert relay.wait(20) == 0
+        assert relay.wait(60) == 0
     app.close()
 
 

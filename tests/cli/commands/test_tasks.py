@@ -164,7 +164,7 @@ def test_a_scheduler_catches_up_and_drains_on_a_signal(tasks: CommandLine, dsn: 
             assert row is not None
             assert f":{process.pid}:" in row[0]
         process.send_signal(sent)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         log = process.stderr.read() if process.stderr is not None else ""
     assert [json.loads(line)["event"] for line in log.splitlines()][-1] == "jobs.scheduler.draining"
     assert {job["state"] for job in jobs(dsn)} == {"ready"}
@@ -178,7 +178,7 @@ def test_up_fires_and_works_in_one_process_and_drains_both(tasks: CommandLine, d
     with tasks.process("up", "--json") as process:
         wait_until(lambda: [job["state"] for job in jobs(dsn)].count("done") >= 3)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         log = process.stderr.read() if process.stderr is not None else ""
     events = [json.loads(line)["event"] for line in log.splitlines()]
     assert {"jobs.worker.started", "jobs.scheduler.started", "jobs.scheduler.dispatched", "jobs.run.finished"} <= {
@@ -205,7 +205,7 @@ def test_up_purges_its_own_tables_on_the_hour(tasks: CommandLine, dsn: str) -> N
             purged = "select status, rows, kind from x_backfills where name = 'rowsweep-retention'"
             wait_until(lambda: connection.execute(purged).fetchall() == [("done", 3, "purge")])
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         assert connection.execute("select count(*) from x_jobs where name = 'old'").fetchone() == (2,)
 
 
@@ -262,5 +262,5 @@ def test_readiness_is_refused_while_work_in_flight_is_waited_for(rowsweep: Comma
         status, readiness = wait_until(lambda: (found := ready(port))[0] == 503 and found)
         assert (status, readiness["ready"]) == (503, False)
         (folder / "go").touch()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert [job["state"] for job in jobs(dsn)] == ["done"]

@@ -157,7 +157,7 @@ def test_a_button_steers_the_run_and_says_so_in_the_ledger(verb: Any, published:
     run = Run()
     view, _ = opened(run)
     view._press(verb, "")
-    assert run.steered.wait(10)
+    assert run.steered.wait(60)
     assert run.verbs == [(verb, "in the notebook")]
 
 
@@ -166,7 +166,7 @@ def test_a_rate_is_tuned(published: list[dict[str, Any]]) -> None:
     run = Run()
     view, _ = opened(run)
     view._press("tune", "500/s")
-    assert run.steered.wait(10)
+    assert run.steered.wait(60)
     assert run.verbs == [("tune", "500/s")]
 
 
@@ -177,7 +177,7 @@ def test_a_refusal_is_said_in_the_view(published: list[dict[str, Any]]) -> None:
     run.refuses = SweepNotLive("It has <ended>.", fix="launch it again")
     poller.asked.clear()
     view._press("pause", "")
-    assert poller.asked.wait(10)
+    assert poller.asked.wait(60)
     assert view.panel is not None
     text = "".join(part.value for part in view.panel.box.children[1:-1])
     assert "It has &lt;ended&gt;. launch it again" in text

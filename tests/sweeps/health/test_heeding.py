@@ -319,7 +319,7 @@ def test_one_question_is_asked_for_all_sweeps_of_a_process_and_none_while_there_
 
     def meeting(batch: rs.Batch) -> None:
         inside.wait(20)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     runs = [
         rs.backfill(table, meeting, rows=rs.Rows(table), batch_rows=40, health="on").launch()

@@ -79,7 +79,7 @@ def test_both_caps_hold_and_a_busy_key_gives_the_plain_slot_back(shop: Shop) -> 
 
     @job("both", tenant="none", input=str, concurrency=(2, Keyed(str)))
     def both(ctx: Ctx, value: str) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
         gauge.visit("all", 0.02)
 
     first = shop.enqueue(both, "a")
@@ -102,7 +102,7 @@ def test_a_job_that_waits_is_shed_uncounted(shop: Shop, caplog: pytest.LogCaptur
 
     @job("slow", tenant="none", input=str, concurrency=(1, Keyed(str, when_busy="fail")), retry=Retry(attempts=1))
     def slow(ctx: Ctx, value: str) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     first = shop.enqueue(slow, "a")
     shop.running(concurrency=4)
@@ -131,7 +131,7 @@ def test_rows_that_wait_for_a_full_cap_are_not_claimed_and_shed_over_and_over(
 
     @job("slow", tenant="none", input=int, concurrency=1)
     def slow(ctx: Ctx, value: int) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     @job("quick", tenant="none", input=int)
     def quick(ctx: Ctx, value: int) -> None: ...
@@ -190,7 +190,7 @@ def test_a_job_that_does_not_wait_is_refused_for_good(shop: Shop, caplog: pytest
     @job("strict", tenant="none", input=int, concurrency=Keyed(same, 1, "fail"))
     def strict(ctx: Ctx, value: int) -> None:
         ran[value] += 1
-        assert go.wait(20)
+        assert go.wait(60)
 
     first = shop.enqueue(strict, 0)
     worker = shop.running(concurrency=8)
@@ -218,11 +218,11 @@ def test_a_tick_answers_what_was_refused_and_not_what_was_shed(shop: Shop) -> No
 
     @job("strict", tenant="none", input=int, concurrency=Keyed(same, 1, "fail"))
     def strict(ctx: Ctx, value: int) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     @job("patient", tenant="none", input=int, concurrency=Keyed(same))
     def patient(ctx: Ctx, value: int) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     held = [shop.enqueue(strict, 0), shop.enqueue(patient, 0)]
     shop.running(concurrency=4)
@@ -247,7 +247,7 @@ def test_a_sweep_s_runs_over_one_input_wait_for_each_other(shop: Shop) -> None:
     gauge, go = Gauge(), threading.Event()
 
     def body(ctx: Any) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
         gauge.visit("pass", 0.05)
 
     sweep.body = body

@@ -165,7 +165,7 @@ def test_a_worker_sheds_what_its_limiter_does_not_let_through(memory: Shop, capl
 
     @job(tenant="none", input=int)
     def work(ctx: Ctx, value: int) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     first, second = memory.enqueue(work, 1, tenant="a"), memory.enqueue(work, 2, tenant="a")
     other = memory.enqueue(work, 3, tenant="b")
@@ -189,12 +189,12 @@ def test_workers_that_share_a_limiter_share_its_limits(memory: Shop) -> None:
     @job("here", tenant="none", queue="here")
     def here(ctx: Ctx) -> None:
         inside.append("here")
-        assert go.wait(20)
+        assert go.wait(60)
 
     @job("there", tenant="none", queue="there")
     def there(ctx: Ctx) -> None:
         inside.append("there")
-        assert go.wait(20)
+        assert go.wait(60)
 
     ids = [memory.enqueue(here), memory.enqueue(there)]
     limiter = ConcurrencyLimiter(total=1)

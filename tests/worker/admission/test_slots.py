@@ -111,7 +111,7 @@ def test_a_run_keeps_its_slot_for_as_long_as_it_lasts(shop: Shop) -> None:
 
     @job("long", tenant="none", concurrency=1)
     def long(ctx: Ctx) -> None:
-        assert go.wait(20)
+        assert go.wait(60)
 
     driver = BrokenSlots(shop.driver)
     job_id = shop.enqueue(long)

@@ -124,7 +124,7 @@ def test_a_hook_is_told_of_a_refused_job(shop: Shop) -> None:
 
     @job("act", tenant="none", input=str, concurrency=Keyed(str, when_busy="fail"), on_settled=ear)
     def act(ctx: Ctx, key: str) -> None:
-        assert gate.wait(10)
+        assert gate.wait(60)
 
     shop.enqueue(act, "a")
     worker = shop.running()
@@ -152,7 +152,7 @@ def test_a_hook_is_told_of_a_job_that_a_claim_buried(
     buried = left_by_a_crash(shop, act, 7)
     phases = Lifecycle()
     worker = shop.running(lifecycle=phases)
-    assert ear.entered.wait(10)
+    assert ear.entered.wait(60)
     assert phases.readiness()["in_flight"] == 1
     stopping = threading.Thread(target=worker.stop, name="rowsweep-test", daemon=True)
     stopping.start()
@@ -177,7 +177,7 @@ def test_a_hook_is_not_told_of_what_goes_on_or_was_cancelled(shop: Shop) -> None
             ctx.step.sleep("long", "1h")
         if how == "fail":
             raise ValueError("once")
-        assert cancelled.wait(10)
+        assert cancelled.wait(60)
 
     stopped = shop.enqueue(act, "cancel")
     worker = shop.running()
@@ -200,7 +200,7 @@ def test_a_hook_is_not_told_by_a_worker_whose_claim_was_taken(shop: Shop) -> Non
 
     @job("act", tenant="none", on_settled=ear)
     def act(ctx: Ctx) -> None:
-        assert go.wait(10)
+        assert go.wait(60)
 
     job_id = shop.enqueue(act)
     worker = shop.running()
@@ -318,7 +318,7 @@ def test_the_end_is_stored_and_the_slot_is_free_before_the_hook_and_the_run_in_f
     job_id = shop.enqueue(act)
     phases = Lifecycle()
     worker = shop.running(lifecycle=phases)
-    assert ear.entered.wait(10)
+    assert ear.entered.wait(60)
     slots = shop.driver.stores().slots
     assert slots is not None
     assert (shop.job(job_id).state, slots.holders("job:act")) == ("done", [])
@@ -340,7 +340,7 @@ def test_a_slow_hook_delays_no_other_job(shop: Shop) -> None:
 
     shop.enqueue(slow)
     shop.running(concurrency=1)
-    assert ear.entered.wait(10)
+    assert ear.entered.wait(60)
     for _ in range(5):
         shop.until_state(shop.enqueue(quick), "done")
     assert not ear.heard
@@ -364,7 +364,7 @@ def test_a_job_whose_hook_is_being_told_needs_no_lease_any_more(shop: Shop, capl
     renewed = shop.enqueue(beside)
     shop.enqueue(act)
     shop.running(driver=driver, renew_every="20ms")
-    assert ear.entered.wait(10)
+    assert ear.entered.wait(60)
     asked = len(driver.calls("renew")) + 1  # one may have been under way
     until(lambda: len(driver.calls("renew")) >= asked + 3)
     for (claims,) in driver.calls("renew")[asked:]:
@@ -430,7 +430,7 @@ def test_a_drain_waits_for_a_hook_and_abandons_it_at_its_deadline(shop: Shop, ca
 
     job_id = shop.enqueue(act)
     worker = shop.running(margin="10ms")
-    assert ear.entered.wait(10)
+    assert ear.entered.wait(60)
     worker.stop(deadline_at=real_monotonic() + 0.1)
     (abandoned,) = logged(caplog.records, "jobs.worker.drain-abandoned")
     assert (abandoned["in_flight"], worker.state, shop.job(job_id).state) == (1, "stopped", "done")

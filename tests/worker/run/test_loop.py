@@ -63,7 +63,7 @@ def test_an_aborted_coroutine_is_cancelled_after_a_moment(loop: LoopThread) -> N
             raise
 
     def abort() -> None:
-        assert started.wait(10)
+        assert started.wait(60)
         signal.abort(Aborted("stop", fix="none"))
 
     threading.Thread(target=abort, name="rowsweep-abort", daemon=True).start()

@@ -76,7 +76,7 @@ def sleep(ctx: Ctx) -> None:
 def hold_on(ctx: Ctx) -> None:
     """Go on until the drain cuts off."""
     ctx.progress(1, 2)
-    assert ctx.signal.wait(10)
+    assert ctx.signal.wait(60)
     ctx.signal.raise_if_aborted()
 
 

@@ -335,14 +335,14 @@ def test_a_run_finishes_with_the_body_it_started_with(shop: Shop) -> None:
         @job("again", tenant="none")
         def again(ctx: Ctx) -> str:
             started.set()
-            assert go.wait(10)
+            assert go.wait(60)
             return answer
 
         return again
 
     first = shop.enqueue(declare("old"))
     shop.running()
-    assert started.wait(10)
+    assert started.wait(60)
     second = shop.enqueue(declare("new"))
     go.set()
     assert shop.until_state(first, "done").result == "old"

@@ -41,7 +41,7 @@ def _outlive(shop: Shop, server: EmbeddedServer, caplog: pytest.LogCaptureFixtur
 
     job_id = shop.enqueue(long)
     worker = shop.running(visibility="40s", renew_every="500ms")
-    assert started.wait(10)
+    assert started.wait(60)
     server.stop()
     until(lambda: bool(logged(caplog.records, "jobs.heartbeat.failed")))
     until(lambda: bool(logged(caplog.records, "jobs.worker.tick-failed")))

@@ -264,7 +264,7 @@ class SlowlyAnnouncing(EarDriver):
     def _arrive(self, look: Any, **given: Any) -> Any:
         if not self.is_on_its_way.is_set():
             self.is_on_its_way.set()
-            assert self.may_arrive.wait(10)
+            assert self.may_arrive.wait(60)
         return look(**given)
 
 
@@ -287,7 +287,7 @@ def test_a_wake_that_is_proven_while_an_announcement_is_on_its_way_is_announced_
     assert workers is not None
     driver = SlowlyAnnouncing(memory.driver)
     worker = memory.running(driver=driver, **{**SLEEPY, "poll_floor": "1s"})
-    assert driver.is_on_its_way.wait(10)
+    assert driver.is_on_its_way.wait(60)
     until(lambda: is_awake(worker))
     driver.may_arrive.set()
     until(lambda: [info.wake for info, _ in workers.live()] == [True], "the announcement of the proven wake")
