@@ -45,3 +45,14 @@ def test_a_run_whose_batches_stay_away_longer_than_they_take_says_how_old_its_fi
     finally:
         go_on.set()
         sweeping.result()
+
+
+def test_of_nothing_to_do_no_percentage_is_told(field: Field) -> None:
+    """N-076: more than was estimated is told as "at least"; a run over no rows has no more than that."""
+    field.orders(20)
+    run = rs.backfill("count", rows=rs.Rows("orders"), set={"band": "'x'"}).launch()
+    for rows, total_is, percent in [(0, "estimate", None), (1, "at least", 99.0)]:
+        figures = f"status = 'running', estimated_rows = 0, rows = {rows}"
+        field.queue_sql(f"update {{x_backfills}} set {figures} where run_id = %s", [run.run_id])
+        snapshot = run.snapshot()
+        assert (snapshot.total, snapshot.total_is, snapshot.percent) == (rows, total_is, percent)

@@ -146,7 +146,7 @@ def _total(row: Backfill) -> tuple[int | None, TotalIs]:
         return row.rows, "exact"
     if row.estimated_rows is None:
         return None, "unknown"
-    if row.rows >= row.estimated_rows:
+    if row.rows >= max(row.estimated_rows, 1):
         return row.rows, "at least"
     return row.estimated_rows, "estimate"
 
