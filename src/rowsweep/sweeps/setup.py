@@ -14,6 +14,7 @@ from rowsweep.sweeps.batch.connection import transaction_settings
 from rowsweep.sweeps.keyset.catalog import Column, Table, find_table
 from rowsweep.sweeps.keyset.cursor import PlainCursor, run
 from rowsweep.sweeps.keyset.expressions import cursor_values
+from rowsweep.sweeps.keyset.rules import refuse_rules
 from rowsweep.sweeps.keyset.sameness import Identity, identity_of
 from rowsweep.sweeps.keyset.statements import Statements
 from rowsweep.sweeps.late.convergence import converges
@@ -150,6 +151,15 @@ def check_rows(connection: Any, rows: Rows, assignments: Mapping[str, str] | Non
     table = find_table(connection, rows)
     for column in assignments or {}:
         _check_writable(table, table.column(column))
+    if assignments:
+        refuse_rules(
+            connection,
+            table,
+            "UPDATE",
+            instead=True,
+            so="so that set= would write something else than its rows, or nothing",
+            fix="a trigger in the rule's place, or a handler with SQL of its own",
+        )
     nowhere = [None for _ in table.key]
     values = {**(rows.params_form or {}), **cursor_values("c", nowhere), **cursor_values("u", nowhere)}
     statements = Statements(table=table, where=rows.where, bound_params=rows.params is not None, bounded=False)

@@ -85,6 +85,15 @@ def test_a_key_that_got_another_order_is_not_called_done(field: Field, monkeypat
         field.sweep(declare())
 
 
+def test_a_table_that_got_a_child_is_not_called_done(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-053: the child's rows are the table's, and none of them has a key that only one row can have."""
+    table(field)
+    child = ("create table more () inherits (things)", "insert into more select i, 0 from generate_series(1, 9) i")
+    between_batches(field, monkeypatch, *child)
+    with pytest.raises(SweepFailed, match="has inheritance children that it had not when the sweep began"):
+        field.sweep(declare())
+
+
 @pytest.mark.parametrize(
     "statement",
     [

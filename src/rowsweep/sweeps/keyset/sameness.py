@@ -14,6 +14,9 @@ from rowsweep.sweeps.keyset.cursor import PlainCursor
 _OID: Final = "select pg_catalog.to_regclass(%(name)s)::pg_catalog.oid"
 _MAY_ASK: Final = "select pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'execute')"
 _SYSTEM: Final = "select s.system_identifier::pg_catalog.text from pg_catalog.pg_control_system() s"
+_HAS_CHILDREN: Final = """
+    select exists (select from pg_catalog.pg_inherits i join pg_catalog.pg_class c on c.oid = i.inhparent
+                    where c.oid = %(oid)s and c.relkind = 'r')"""
 # Types of one family keep the order of what was converted from one to the other.
 _FAMILIES: Final = {
     **dict.fromkeys(("int2", "int4", "int8", "numeric"), "number"),
@@ -46,7 +49,7 @@ def identity_of(connection: Connection[Any], table: Table) -> Identity | None:
 
 
 def check_same(connection: Connection[Any], table: Table, began: Identity | None) -> None:
-    """Refuse to call a sweep done whose table was replaced, or whose key was put into another order, since it began.
+    """Refuse to call a sweep done whose table was replaced or got children, or whose key was put into another order.
 
     A cursor says nothing of rows that are behind it only now. Raises ChangedSinceApplied.
     """
@@ -55,6 +58,8 @@ def check_same(connection: Connection[Any], table: Table, began: Identity | None
         return
     if began is not None and now.is_another_than(began):
         raise _changed(table, "is another table than the one that the sweep began with: its name was given to another")
+    if _one(PlainCursor(connection).execute(_HAS_CHILDREN, {"oid": now.oid})):
+        raise _changed(table, "has inheritance children that it had not when the sweep began")
     columns = {column.name: column for column in columns_of(PlainCursor(connection), now.oid)}
     for column in table.key_types:
         found = columns.get(column.name)

@@ -51,11 +51,6 @@ _REFERENCES: Final = """
 _REFERRING: Final = (
     _REFERENCES + " and c.confrelid = pg_catalog.to_regclass(%(qualified)s) and c.conparentid = 0 order by 2, 3, 1"
 )
-_RULES: Final = """
-    select r.rulename
-      from pg_catalog.pg_rewrite r
-     where r.ev_class = pg_catalog.to_regclass(%(qualified)s) and r.ev_type = '4' and r.ev_enabled in ('O', 'A')
-     order by r.rulename"""
 _NAMED: Final = _REFERENCES + " and c.conname = %(name)s and r.relname = %(table)s and n.nspname = %(schema)s"
 _MANY_TIES: Final = 2_000.0
 _TYPES: Final = {
@@ -128,21 +123,6 @@ def find_aged(connection: Any, table: Table, column: str) -> Aged:
         index=None if index is None else index[0],
         ties=None if ties is None else float(ties[0]),
     )
-
-
-def refuse_rules(connection: Any, table: Table) -> None:
-    """Refuse a table with a rule for DELETE: Postgres takes none where what was deleted is asked for (RETURNING, WITH).
-
-    Found here, since such a purge would only fail at its first locked or held row. Raises InvalidDeclaration.
-    """
-    rows = connection.cursor(row_factory=tuple_row).execute(_RULES, {"qualified": _quoted(table.schema, table.name)})
-    names = [row[0] for row in rows]
-    if names:
-        raise InvalidDeclaration(
-            f"{table.qualified} has a rule for DELETE ({', '.join(names)}), with which no purge can count what went.",
-            fix="a trigger in the rule's place, or a target of your own that deletes by itself",
-            meta={"table": table.qualified, "rules": names},
-        )
 
 
 def find_references(connection: Any, schema: str, table: str) -> list[Reference]:

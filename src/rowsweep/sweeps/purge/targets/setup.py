@@ -10,8 +10,9 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from rowsweep.sweeps.keyset.catalog import Table
+from rowsweep.sweeps.keyset.rules import refuse_rules
 from rowsweep.sweeps.purge.statements import PurgeStatements
-from rowsweep.sweeps.purge.targets.catalog import Aged, Reference, find_aged, find_references, refuse_rules
+from rowsweep.sweeps.purge.targets.catalog import Aged, Reference, find_aged, find_references
 from rowsweep.sweeps.purge.targets.counts import cascaded, every_row
 from rowsweep.sweeps.refusals import refuse_changed
 from rowsweep.sweeps.setup import check_rows, estimate_rows
@@ -85,7 +86,15 @@ def check_target(connection: Any, target: RowTarget, at: str) -> TargetSetup:
     """
     table = check_rows(connection, target.rows)
     aged = find_aged(connection, table, target.column)
-    refuse_rules(connection, table)
+    # Postgres takes none where what was deleted is asked for, which a purge does at its first locked or held row.
+    refuse_rules(
+        connection,
+        table,
+        "DELETE",
+        instead=False,
+        so="with which no purge can count what went",
+        fix="a trigger in the rule's place, or a target of your own that deletes by itself",
+    )
     is_instant = target.days is None and target.age is None and aged.type != "date"
     return TargetSetup(
         table=table,
