@@ -21,8 +21,8 @@ def test_each_scenario_of_this_folder_runs_over_both_drivers(request: pytest.Fix
         given = getattr(item, "callspec", None)
         if given is not None and item.path.parent == request.path.parent and "world" in given.params:
             over.setdefault(item.nodeid.partition("[")[0], set()).add(given.params["world"])
-    assert over
-    assert {name: drivers for name, drivers in over.items() if drivers != {"memory", "postgres"}} == {}
+    assert over or len(request.session.items) == 1, "nothing but this test was collected"
+    assert {name: drivers for name, drivers in over.items() if not {"memory", "postgres"} <= drivers} == {}
 
 
 def test_a_driver_says_who_it_is_and_where(world: World) -> None:
