@@ -310,6 +310,7 @@ def test_room_for_more_bodies_can_be_reserved(dsn: str) -> None:
     driver.close()
 
 
+@pytest.mark.slow
 def test_a_control_statement_gives_up_on_a_long_lock(driver: PostgresDriver, other: psycopg.Connection[Any]) -> None:
     """N-038, D-15: after 5 s, in our words."""
     driver.stores().jobs.enqueue([new_job()])

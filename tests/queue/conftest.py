@@ -31,7 +31,7 @@ INSTANTS: dict[LiteralString, list[LiteralString]] = {
     "x_job_pauses": ["paused_at"],
     "x_outbox": ["run_at", "created_at", "lease_until", "published_at", "dead_at"],
 }
-TABLES = (*INSTANTS, "x_job_counters", "x_scheduler_state")
+TABLES = (*INSTANTS, "x_job_counters", "x_scheduler_state", "x_job_claims")
 
 
 class MovingClock(FakeClock):

@@ -281,6 +281,7 @@ def _fired(tower: Tower, times: int) -> bool:
     return len(tower.jobs()) == times
 
 
+@pytest.mark.slow
 def test_every_connection_of_a_scheduler_may_be_cut_at_any_time(dsn: str, connection: psycopg.Connection[Any]) -> None:
     """N-024, N-098: the round goes on over new ones; each occurrence is fired once."""
     driver = PostgresDriver(make_conninfo(dsn, application_name="cut"))

@@ -68,6 +68,7 @@ def weather_by_hand(site: Site, *, rows: int, kills: int, stops: int) -> dict[in
     return site.counts()
 
 
+@pytest.mark.slow
 def test_the_same_few_kills_find_repeats_where_the_checkpoint_commits_apart(site: Site) -> None:
     """N-060: the control: a storm that finds nothing here would prove nothing there."""
     counts = weather_by_hand(site, rows=20_000, kills=5, stops=1)

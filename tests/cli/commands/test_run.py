@@ -111,6 +111,7 @@ def test_ctrl_c_pauses_and_the_next_run_goes_on(items: CommandLine, dsn: str) ->
     assert "stay as that run was launched with" in err
 
 
+@pytest.mark.slow
 def test_a_sharded_run_is_worked_paused_and_shown_as_one(items: CommandLine, folder: Path, dsn: str) -> None:
     """N-088, N-079: all shards in this process; Ctrl-C pauses every one, and a line tells of each."""
     (folder / "backfills" / "sharded.py").write_text(
@@ -144,6 +145,7 @@ def test_sigterm_hands_the_run_to_the_next_worker(items: CommandLine, dsn: str) 
     assert (left["status"], left["words"]) == ("running", "waiting for a worker")
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_stops_at_once(items: CommandLine, folder: Path, dsn: str) -> None:
     """N-004."""
     (folder / "backfills" / "stuck.py").write_text(
@@ -158,6 +160,7 @@ def test_a_second_ctrl_c_stops_at_once(items: CommandLine, folder: Path, dsn: st
         assert process.wait(timeout=5) == 130
 
 
+@pytest.mark.slow
 def test_the_lease_of_a_killed_worker_is_waited_for_and_said_so(items: CommandLine, dsn: str) -> None:
     with items.process(*SLOWLY, "--visibility", "3s") as process:
         wait_until(lambda: has_begun(items))
@@ -209,6 +212,7 @@ def test_a_concurrency_that_cannot_be_read_is_wrong_usage(items: CommandLine, fl
     assert items("worker", *flags).code == 2
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_one_view_that_is_redrawn(items: CommandLine, dsn: str) -> None:
     """N-104; NO_COLOR leaves the cursor's movements and takes the colours."""
     leader, follower = pty.openpty()

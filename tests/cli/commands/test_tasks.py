@@ -244,6 +244,7 @@ def slow(ctx: rs.Ctx) -> None:
 """
 
 
+@pytest.mark.slow
 def test_readiness_is_refused_while_work_in_flight_is_waited_for(rowsweep: CommandLine, folder: Path, dsn: str) -> None:
     """N-108, D-32, S-423."""
     write_app(folder, SLOW + 'minutely = rs.task(cron="* * * * *", tz="UTC", enqueue=lambda at: [(slow, None)])\n')

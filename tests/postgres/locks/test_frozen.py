@@ -112,3 +112,15 @@ def freeze(driver: PostgresDriver, job: Job, other: psycopg.Connection[Any]) -> 
         assert tx.stores.steps.guard(claim_of(job))
         other.execute("select from x_jobs for update")
         tx.connection.execute("select 1")
+
+
+def test_a_shard_does_not_wait_for_a_row_that_is_locked_while_it_locks_its_own(driver: PostgresDriver) -> None:
+    """N-087, S-323: a lease whose row is locked is not renewed, so that waiting for a frozen process would cost it."""
+    mine, theirs = claimed(driver), claimed(driver)
+    with driver.transaction() as frozen, driver.transaction() as opened:
+        assert frozen.stores.steps.guard(claim_of(theirs))
+        assert opened.stores.shards is not None
+        assert opened.stores.shards.hold(claim_of(mine), theirs.id) is None
+    with driver.transaction() as opened:
+        assert opened.stores.shards is not None
+        assert opened.stores.shards.hold(claim_of(mine), theirs.id) is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 from psycopg._queries import PostgresQuery
 from psycopg.adapt import Transformer
 
-from rowsweep.queue.postgres.install import install
 from rowsweep.queue.postgres.migrations import migrations
 from rowsweep.queue.postgres.statements.sql import Statement, load, render
 from rowsweep.queue.records import Job
 from rowsweep.queue.stores.ledger import Backfill
 from rowsweep.queue.stores.steps import Step
+from tests.places import queue_schema
 from tests.postgres.plans.explain import MODULES, STORES
 
 NAMED = {f"{module}.{name}": query for module in MODULES for name, query in load(module).items()}
@@ -43,14 +44,22 @@ class AnyValue(dict[str, object]):
         return None
 
 
+@pytest.fixture(scope="module")
+def tables(server_dsn: str) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
+    """A schema with the tables, and a connection in it."""
+    with queue_schema(server_dsn) as found:
+        yield found
+
+
 @pytest.mark.parametrize("query", PREPARABLE)
-def test_every_statement_can_be_prepared(connection: psycopg.Connection[Any], schema: str, query: Statement) -> None:
+def test_every_statement_can_be_prepared(tables: tuple[str, psycopg.Connection[Any]], query: Statement) -> None:
     """S-017, S-437: the server parses and plans each one against the real tables."""
-    install(connection)
+    schema, connection = tables
     names = set(re.findall(r"%\((\w+)\)s", query.text))
     converted = PostgresQuery(Transformer(connection))
     converted.convert(render(query.text, schema), dict.fromkeys(names))
     connection.execute(b"prepare checked as " + converted.query)
+    connection.execute("deallocate checked")
 
 
 @pytest.mark.parametrize("query", ALL)

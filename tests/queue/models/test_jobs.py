@@ -318,7 +318,9 @@ class QueueMachine(ModelledQueue):
         assert counted == expected
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 120), ("postgres", 40)])
+@pytest.mark.parametrize(
+    ("kind", "examples"), [("memory", 100), ("postgres", 15), pytest.param("postgres", 50, marks=pytest.mark.slow)]
+)
 def test_random_operations_agree_with_a_small_model(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     """S-069, S-078, S-099, S-102, S-111, S-396…S-399, S-404…S-406, N-033, D-19.
 

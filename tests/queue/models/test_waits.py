@@ -241,7 +241,15 @@ MOVES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 100), ("postgres", 20)])
+@pytest.mark.parametrize(
+    ("kind", "examples"),
+    [
+        ("memory", 30),
+        ("postgres", 6),
+        pytest.param("memory", 100, marks=pytest.mark.slow),
+        pytest.param("postgres", 20, marks=pytest.mark.slow),
+    ],
+)
 def test_no_publication_is_lost_or_answered_twice(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     """N-047, N-048, S-169, S-170, S-171: whatever is open, late or wrongly dated when it happens."""
 

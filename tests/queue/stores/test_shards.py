@@ -144,6 +144,7 @@ def test_holding_asks_for_the_own_claim(world: World) -> None:
         assert opened.stores.shards is not None
         assert opened.stores.shards.hold(claim_of(first), second.id) is True
         assert opened.stores.shards.hold(replace(claim_of(first), claim=9), second.id) is False
+        assert opened.stores.shards.hold(claim_of(first), UUID(int=7)) is None
 
 
 @pytest.mark.parametrize("which", [0, 1])

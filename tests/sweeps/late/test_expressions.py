@@ -18,6 +18,7 @@ def dear_condition(field: Field) -> str:
     return "dear(qty) and total is null"
 
 
+@pytest.mark.slow
 def test_an_expression_that_fails_is_asked_of_no_row_that_the_condition_leaves_out(field: Field) -> None:
     """N-057: whatever the planner asks first, in a second look and in a receipt."""
     orders_without(field, 3)

@@ -180,6 +180,7 @@ def test_shards_look_again_together_once_all_have_passed(field: Field) -> None:
     assert (first, middle, last) == (None, again, None)
 
 
+@pytest.mark.slow
 def test_shards_that_leave_a_row_that_matches_prove_nothing(field: Field) -> None:
     """N-087, N-060: one shard's row that outlasts its condition speaks for all; one that came behind it is done."""
     orders_without(field, 3)

@@ -151,6 +151,7 @@ def test_an_export_is_counted_and_a_purge_refused(field: Field, tmp_path: object
         purge.verify()
 
 
+@pytest.mark.slow
 def test_another_condition_than_the_run_had_is_refused_and_a_long_count_given_up(field: Field) -> None:
     """N-057, N-071."""
     field.orders(8)

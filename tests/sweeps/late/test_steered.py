@@ -28,6 +28,7 @@ def waiting(field: Field, **given: Any) -> tuple[Any, Background]:
     return run, ticking
 
 
+@pytest.mark.slow
 def test_a_wait_holds_no_connection(field: Field) -> None:
     """N-057: between two looks the pool has all of them back."""
     orders_without(field, 3)
@@ -78,6 +79,7 @@ def test_a_drain_ends_the_wait_and_the_next_attempt_waits_for_the_same(field: Fi
     assert field.finish(run)["late"] == ONE_LATE
 
 
+@pytest.mark.slow
 def test_the_time_of_the_wait_goes_on_while_nobody_works(field: Field) -> None:
     """N-057: it is counted from the last page, by the database's clock."""
     orders_without(field, 3)

@@ -181,6 +181,7 @@ def waiting(field: Field, **given: Any) -> tuple[Any, Background]:
     return run, ticking
 
 
+@pytest.mark.slow
 def test_behind_a_pause_in_the_wait_what_is_open_still_is_found_and_what_was_committed_is_counted(field: Field) -> None:
     """N-057, N-080: the snapshot of the next attempt proves as much, for less."""
     counted(field, 3, 4)

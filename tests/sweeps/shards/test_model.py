@@ -66,7 +66,7 @@ class Held:
         self.stores: Any = driver.stores()
 
     @contextmanager
-    def transaction(self) -> Iterator[str]:
+    def transaction(self, *, reads: bool = False) -> Iterator[str]:
         with self._driver.transaction() as opened:
             self.stores = opened.stores
             yield ""

@@ -122,6 +122,7 @@ def test_a_job_that_waits_is_shed_uncounted(shop: Shop, caplog: pytest.LogCaptur
     assert shop.until_state(waiting, "done").attempt == 1
 
 
+@pytest.mark.slow
 def test_rows_that_wait_for_a_full_cap_are_not_claimed_and_shed_over_and_over(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_release_that_fails_ends_by_its_ttl_and_holds_up_nothing(
     shop.until_state(shop.enqueue(capped), "done")
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_slot_for_as_long_as_it_lasts(shop: Shop) -> None:
     """S-332, S-329: renewed with the job's lease, well past its TTL."""
     go = threading.Event()
@@ -156,6 +157,7 @@ def test_a_slot_that_another_has_aborts_the_run(shop: Shop, caplog: pytest.LogCa
     assert shop.job(job_id).last_error_code == "X_JOB_SLOT_LOST"
 
 
+@pytest.mark.slow
 def test_a_ttl_without_a_renewal_that_landed_aborts_the_run(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     """S-338, S-106: a slot is held, not owned; a statement that fails is no loss until then."""
     caplog.set_level(logging.INFO, "rowsweep")

@@ -281,6 +281,7 @@ def test_a_statement_in_flight_is_cancelled_at_the_deadline(
     assert worker.stats.abandoned == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_its_lease_and_its_deadline_is_settled_by_nobody(
     shop: Shop, release: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,6 +18,7 @@ from tests.worker.shop import PostgresHands, Shop, logged, until
 from tests.worker.world import opened
 
 
+@pytest.mark.slow
 def test_a_worker_survives_its_server(private_server: EmbeddedServer, caplog: pytest.LogCaptureFixture) -> None:
     """N-024, S-281, S-323, N-036: a run ends while the server is away and still counts; claiming goes on by itself."""
     caplog.set_level(logging.INFO, "rowsweep")

@@ -70,7 +70,7 @@ def test_the_wake_is_trusted_only_once_it_heard_itself(memory: Shop, caplog: pyt
     assert deaf.is_closed
     (fields,) = logged(caplog.records, "jobs.wake.lost")
     assert (fields["channel"], fields["code"]) == (CHANNEL, "X_TIMEOUT")
-    assert logged(caplog.records, "jobs.wake.proven") == [{"channel": CHANNEL}]
+    until(lambda: logged(caplog.records, "jobs.wake.proven") == [{"channel": CHANNEL}])
 
 
 def test_a_proven_wake_is_asked_again_on_a_look_and_lost_when_it_no_longer_hears(

@@ -66,8 +66,11 @@ class ShardStore(Protocol):
     def jobs(self, run_id: UUID, *, step: str) -> builtins.list[ShardJob]:
         """Answer the run's shards in order, as the checkpoints of that name tell them."""
 
-    def hold(self, claim: Claim, job_id: UUID) -> bool:
-        """Lock another job's row, with that of the claim, until the transaction ends; say whether the claim stands."""
+    def hold(self, claim: Claim, job_id: UUID) -> bool | None:
+        """Lock another job's row, with that of the claim, until the transaction ends.
+
+        True where both are locked, False where the claim is gone, None where the other's row is not to be had now.
+        """
 
     def stop(self, claim: Claim, number: int) -> bool | None:
         """Cancel a shard's own job where the run is to stop.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.passes.position import Position
     from rowsweep.sweeps.shards.ranges import KeySpace, Middle
 
-_TRIES: Final = 3
+_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Lending:
         end = end_of(ended)
         if end is None or self.keys.upper is not None:
             return None
-        with self.source.transaction():
+        with self.source.transaction(reads=True):
             if not self.keys.goes_on_behind(self.source.connection, end):
                 return None
         mine = at.taking(KeyRange(after=end, to=None))
@@ -90,20 +90,23 @@ class Lending:
 
     def _heaviest(self, others: list[ShardJob], *, at_least: float) -> Middle | None:
         left = {shard.number: left_of(self._at(shard)) for shard in others}
-        with self.source.transaction():
+        with self.source.transaction(reads=True):
             return self.keys.worth_halving(self.source.connection, left, at_least)
 
     def _take_from(self, owner: ShardJob, middle: Middle, at: Position) -> Position | None:
         """Move the end of the owner's range to the middle and begin there, under the locks of both jobs' rows.
 
-        None where the owner has come too far since: its cursor only moves under its row's lock.
+        None where the owner has come too far since, whose cursor only moves under its row's lock, or holds that now.
         """
         ctx, step = self.ctx, PAGES_STEP + shard_suffix(owner.number)
         assert owner.job_id is not None  # noqa: S101 - it was running
         with self.held.transaction():
             stores = self.held.stores
-            if stores.shards is None or not stores.shards.hold(ctx.claim, owner.job_id):
+            is_held = False if stores.shards is None else stores.shards.hold(ctx.claim, owner.job_id)
+            if is_held is False:
                 raise self._lost()
+            if is_held is None:
+                return None
             stored = stores.steps.get(ctx.run_id, step)
             theirs = self.read(None if stored is None else stored.output, step)
             if theirs.ended or theirs.range is None or not self._is_inside(middle, left_of(theirs)):
@@ -126,7 +129,7 @@ class Lending:
     def _is_inside(self, middle: Middle, left: KeyRange) -> bool:
         if self.source is self.held:
             return self.keys.is_between(self.held.connection, middle.key, left.after, left.to)
-        with self.source.transaction():
+        with self.source.transaction(reads=True):
             return self.keys.is_between(self.source.connection, middle.key, left.after, left.to)
 
     def _at(self, shard: ShardJob) -> Position:

@@ -154,6 +154,7 @@ def ask(dsn: str, typed: str | None) -> tuple[int, str]:
     return code, shown.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_is_asked(rowsweep: CommandLine, driver: PostgresDriver, dsn: str) -> None:
     """N-107: how many of what; only a yes moves anything."""
     ids = put(driver, dsn, 2)

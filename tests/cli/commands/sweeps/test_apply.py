@@ -64,6 +64,7 @@ def test_without_waiting_only_what_nothing_holds_is_launched(items: CommandLine)
     assert [run["name"] for run in items("ledger", "--json").json] == ["b-first"]
 
 
+@pytest.mark.slow
 def test_waiting_applies_all_of_them_once(items: CommandLine, dsn: str) -> None:
     """D-40: each is launched when what it requires is done; the second time there is nothing to do."""
     with items.process("worker") as worker:

@@ -147,6 +147,7 @@ def test_the_health_that_a_live_run_heeds_is_tuned(items: CommandLine) -> None:
     assert (refused.code, json.loads(refused.err)["code"]) == (1, "X_OPTION_INVALID")
 
 
+@pytest.mark.slow
 def test_rejected_rows_are_listed_and_tried_again(items: CommandLine, dsn: str) -> None:
     """N-086, N-106: by the sweep's name or a run's id, as a table or as one document."""
     aside = """

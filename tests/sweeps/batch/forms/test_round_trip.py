@@ -149,6 +149,7 @@ rows_of_all = st.lists(st.tuples(*(st.one_of(st.none(), values) for values in TY
 often = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @often
 @given(rows=rows_of_all)
 def test_a_frame_returned_as_it_was_writes_nothing(bench: Bench, rows: list[tuple[Any, ...]]) -> None:
@@ -159,6 +160,7 @@ def test_a_frame_returned_as_it_was_writes_nothing(bench: Bench, rows: list[tupl
     assert bench.differing() == []
 
 
+@pytest.mark.slow
 @often
 @given(rows=rows_of_all)
 def test_dicts_returned_as_they_were_write_nothing(bench: Bench, rows: list[tuple[Any, ...]]) -> None:

@@ -82,9 +82,11 @@ class MemoryShards:
         return found
 
     @locked
-    def hold(self, claim: Claim, job_id: UUID) -> bool:  # noqa: ARG002 - the one lock holds every row
-        """Say whether the claim stands."""
-        return self._state.held(claim) is not None
+    def hold(self, claim: Claim, job_id: UUID) -> bool | None:
+        """Say whether the claim stands and the other job is there: the one lock holds every row."""
+        if self._state.held(claim) is None:
+            return False
+        return True if job_id in self._state.jobs else None
 
     @locked
     def stop(self, claim: Claim, number: int) -> bool | None:

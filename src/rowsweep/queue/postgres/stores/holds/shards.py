@@ -75,10 +75,10 @@ class PostgresShards:
         rows = self._session.rows(_SQL["jobs"], {"run_id": run_id, "step": step})
         return [ShardJob(number=row[0], job_id=row[1], state=row[2], checkpoint=row[3]) for row in rows]
 
-    def hold(self, claim: Claim, job_id: UUID) -> bool:
-        """Lock both job rows, in id order."""
-        rows = self._session.rows(_SQL["hold"], {"job_ids": [claim.job_id, job_id]})
-        return (claim.job_id, claim.worker_id, claim.claim) in rows
+    def hold(self, claim: Claim, job_id: UUID) -> bool | None:
+        """Lock the claim's row, then the other's if it is free."""
+        is_held, is_free = self._session.rows(_SQL["hold"], {**claim_values(claim), "other": job_id})[0]
+        return (True if is_free else None) if is_held else False
 
     def stop(self, claim: Claim, number: int) -> bool | None:
         """Cancel a shard's own job where the run is to stop."""

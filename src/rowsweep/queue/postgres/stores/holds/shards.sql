@@ -93,12 +93,26 @@ where t.run_id = %(run_id)s::uuid and (t.name = %(step)s::text or starts_with(t.
 order by number;
 
 -- name: hold
--- Job rows in id order, as everywhere.
-select j.id, j.claimed_by, j.claims
-from /* schema */x_jobs j
-where j.id = any (%(job_ids)s::uuid[])
-order by j.id
-for no key update;
+-- The other's row is passed over where it is locked, perhaps by a process that is frozen: this one's own row is locked
+-- meanwhile, and a lease whose row is locked is not renewed.
+with own as materialized (
+  select j.id
+  from /* schema */x_jobs j
+  where j.id = %(job_id)s::uuid and j.claimed_by = %(worker)s::text and j.claims = %(claim)s::bigint
+  for no key update
+),
+other as materialized (
+  select j.id
+  from own
+  cross join lateral (
+    select j.id
+    from /* schema */x_jobs j
+    where j.id = %(other)s::uuid
+    offset 0
+    for no key update skip locked
+  ) j
+)
+select exists (select from own), exists (select from other);
 
 -- name: stop
 -- The reason names the shard that failed, where one did. Asked under the ledger row's lock: a resume may have come.
