@@ -28,6 +28,7 @@ _RATE_TEXT = re.compile(r"([0-9]+)/(s|min|h)")
 _LOOSE_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/|per)?([a-z]*)")
 _LONGEST_SHOWN = 80
 _LONGEST_NUMBER = 9
+_MOST_ROWS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,11 @@ def count(value: object, *, option: str, minimum: int, maximum: int | None = Non
     if _outside(number, minimum, maximum):
         raise invalid_option(option, expected, value, _within(number, minimum, minimum, maximum))
     return number
+
+
+def row_count(value: object, *, option: str = "limit") -> int:
+    """Screen how many rows are asked for: no more than Postgres can count."""
+    return count(value, option=option, minimum=0, maximum=_MOST_ROWS)
 
 
 def one_of(value: object, choices: Sequence[str], *, option: str) -> str:

@@ -91,6 +91,27 @@ def test_a_bad_field_is_refused_by_its_name(given: dict[str, Any], field: str) -
     assert registered_jobs() == []
 
 
+def yields(ctx: Any) -> Any:
+    """Run nothing when it is called."""
+    yield 1
+
+
+async def yields_later(ctx: Any) -> Any:
+    """Run nothing when it is called."""
+    yield 1
+
+
+@pytest.mark.parametrize(
+    "target", [yields, yields_later, functools.partial(yields), type("Callable", (), {"__call__": yields})()]
+)
+def test_a_generator_function_is_no_body(target: Any) -> None:
+    """S-020: its job would be done with nothing of it run."""
+    with pytest.raises(InvalidDeclaration, match="'send' is a generator function") as refused:
+        rs.job("send", target, tenant="none")
+    assert refused.value.meta["field"] == "body"
+    assert registered_jobs() == []
+
+
 def test_an_unknown_option_is_answered_with_the_near_miss() -> None:
     """S-020, D-37."""
     with pytest.raises(InvalidDeclaration, match="no option 'prioriti'; nearest: priority"):

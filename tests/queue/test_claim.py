@@ -90,7 +90,7 @@ def test_a_limit_of_zero_claims_and_buries_nothing(world: World) -> None:
     assert world.job(exhausted.id).state == "running"
 
 
-@pytest.mark.parametrize("limit", [-1, 1.5, True, float("nan")])
+@pytest.mark.parametrize("limit", [-1, 1.5, True, float("nan"), 2**63])
 def test_a_limit_that_is_no_count_is_refused(world: World, limit: int) -> None:
     """S-066, S-355, D-35."""
     with pytest.raises(InvalidOption, match="limit"):

@@ -120,7 +120,8 @@ def declared_concurrency(given: object) -> Concurrency:
 def key_busy(cap: Cap, job_id: UUID) -> KeyBusy:
     """Answer that another run holds the key of a job that does not wait for it."""
     return KeyBusy(
-        f"The job {job_id} was refused: of {cap.name!r} with the key {cap.key!r} there run {cap.limit} already.",
+        f"The job {job_id} was refused: {cap.limit} of {cap.name!r} with the key {cap.key!r} "
+        f"{'runs' if cap.limit == 1 else 'run'} already, as many as may.",
         fix='concurrency=Keyed(…, when_busy="wait"), or enqueue it again later',
         meta={"job_id": str(job_id), "lease_key": cap.lease_key},
     )

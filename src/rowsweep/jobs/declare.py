@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
@@ -117,9 +118,21 @@ def job(
                 fix="@rs.job(…) above a function, or job(name, function, …)",
                 meta={"field": "body"},
             )
+        check_body(name, function)
         return declare_job(name, function, tenant=tenant, input=input, **given)
 
     return declare if body is None else declare(body)
+
+
+def check_body(name: str | None, body: Callable[..., Any]) -> None:
+    """Refuse a generator function: calling it runs nothing of it."""
+    for called in (body, getattr(body, "__call__", None)):  # noqa: B004 - callable() does not tell
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            raise InvalidDeclaration(
+                f"The body of {name or '(unnamed)'!r} is a generator function: calling it would run nothing of it.",
+                fix="return a value instead of yielding",
+                meta={"field": "body"},
+            )
 
 
 def declare_job(

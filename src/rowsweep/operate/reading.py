@@ -13,7 +13,7 @@ from rowsweep.operate.counters import read_counters
 from rowsweep.operate.pages import DEFAULT_JOB_PAGE, MAX_JOB_PAGE, page_bounds, page_limit
 from rowsweep.operate.present import present
 from rowsweep.operate.wanted import id_of, job_filter
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.stores.counters import COUNTERS_DEFAULT, CounterBucket, CounterTier
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Reading:
 
     def walk(self, where: JobFilter | None = None, *, limit: int, **filters: Any) -> Iterator[views.JobView]:
         """Answer jobs, newest first, over as many pages as `limit` takes; rows that come meanwhile are not seen."""
-        left, after = count(limit, option="limit", minimum=0), None
+        left, after = row_count(limit), None
         while left > 0:
             size = min(left, MAX_JOB_PAGE)
             page = self.list(where, limit=size, after=after, **filters)

@@ -12,7 +12,7 @@ from rowsweep.jobs import ambient
 from rowsweep.jobs.limits import check_length
 from rowsweep.jobs.request import check_text
 from rowsweep.jobs.values.json_form import NoJsonForm, json_form
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.stores.events import NewEvent, check_instant
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class EventBus:
     ) -> None:
         self._driver = driver
         self._ttl = check_length(default_ttl, option="default_ttl") or EVENT_TTL
-        self._list_limit = count(list_limit, option="list_limit", minimum=0)
+        self._list_limit = row_count(list_limit, option="list_limit")
         self._published = published
 
     def publish(

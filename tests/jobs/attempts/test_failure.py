@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rowsweep.errors import UnknownJob
+from rowsweep.errors import InvalidOption, UnknownJob
 from rowsweep.jobs.attempts.failure import code_of, failure_for_row, headline
 from rowsweep.jobs.registry import get_job
+from rowsweep.options import duration
 from rowsweep.telemetry.events import emit
 from rowsweep.telemetry.text import error_text
 
@@ -142,12 +144,18 @@ def test_frames_of_an_application_in_a_folder_of_our_name_are_kept() -> None:
     assert "/srv/rowsweep/app.py:2 in act" in failure_for_row(caught.value).text
 
 
-def test_the_package_s_own_frames_are_left_out() -> None:
+@pytest.mark.parametrize(
+    ("refused", "act"),
+    [(UnknownJob, lambda: get_job("none")), (InvalidOption, lambda: duration("soon", option="x"))],
+    ids=["of the same room", "of another room"],
+)
+def test_the_package_s_own_frames_are_left_out(refused: type[Exception], act: Callable[[], object]) -> None:
     """S-132."""
-    with pytest.raises(UnknownJob) as caught:
-        get_job("none")
+    with pytest.raises(refused) as caught:
+        act()
     assert [line.rpartition(" in ")[2] for line in failure_for_row(caught.value).text.splitlines()[1:]] == [
-        "test_the_package_s_own_frames_are_left_out"
+        "test_the_package_s_own_frames_are_left_out",
+        "<lambda>",
     ]
 
 

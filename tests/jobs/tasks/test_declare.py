@@ -44,6 +44,16 @@ def test_a_missing_and_an_unknown_zone_are_refused_apart_naming_the_task() -> No
     assert unknown.value.fix == 'tz="Europe/London"'
 
 
+@pytest.mark.parametrize("field", ["cron", "tz", "enqueue"])
+def test_a_missing_field_is_refused_by_its_name(field: str) -> None:
+    """S-020, S-221: also where a task is taken for a decorator."""
+    given: dict[str, Any] = {"cron": "0 3 * * *", "tz": "Europe/London", "enqueue": nothing}
+    del given[field]
+    with pytest.raises(InvalidDeclaration, match="The task 'nightly' names no") as missing:
+        rs.task("nightly", **given)
+    assert missing.value.meta["field"] == field
+
+
 @pytest.mark.parametrize("tz", ["", None, "+01:00", "right/UTC", "localtime", "/etc/localtime", "America", "utc ", 3])
 def test_what_is_no_zone_id_is_refused(tz: Any) -> None:
     """S-222."""
@@ -66,7 +76,7 @@ def test_what_is_no_zone_id_is_refused(tz: Any) -> None:
         ("0 0 30 2 *", "day-of-month"),
         ("* * * *", "4 fields"),
         ("0 0 * * * *", "6 fields"),
-        ("", "0 fields"),
+        ("", "names no cron"),
         ("@hourl", "no alias"),
         ("@reboot", "no alias"),
         ("every day", "2 fields"),

@@ -61,7 +61,7 @@ def test_a_list_takes_no_more_than_its_limit(world: World) -> None:
     assert len(world.inspection.list(JobFilter())) == 100
 
 
-@pytest.mark.parametrize("limit", [-1, True, 1.5])
+@pytest.mark.parametrize("limit", [-1, True, 1.5, 2**63])
 def test_a_limit_that_is_no_count_is_refused(world: World, limit: int) -> None:
     """S-355, D-35."""
     with pytest.raises(InvalidOption, match="limit"):

@@ -160,7 +160,9 @@ def test_buckets_are_read_the_newest_first_by_name_and_within_bounds(world: Worl
     assert read(tier="day", since=at + HOUR) == [(at, "mail"), (at, "post")]
 
 
-@pytest.mark.parametrize("given_", [{"tier": "week"}, {"limit": -1}, {"since": NAIVE}, {"since": "1h"}], ids=str)
+@pytest.mark.parametrize(
+    "given_", [{"tier": "week"}, {"limit": -1}, {"limit": 2**63}, {"since": NAIVE}, {"since": "1h"}], ids=str
+)
 def test_a_read_that_asks_for_what_there_is_not_is_refused(world: World, given_: dict[str, Any]) -> None:
     """D-37, S-355: a bare instant would be read in some session's zone."""
     with pytest.raises(InvalidOption):

@@ -398,7 +398,7 @@ def test_rows_are_filtered(world: World) -> None:
         assert [row.run_id for row in world.ledger.list(**filters)] == expected
 
 
-@pytest.mark.parametrize("limit", [-1, True, 1.5])
+@pytest.mark.parametrize("limit", [-1, True, 1.5, 2**63])
 def test_a_limit_that_is_no_count_is_refused(world: World, limit: int) -> None:
     """S-200, S-355."""
     with pytest.raises(InvalidOption, match="limit"):

@@ -50,6 +50,40 @@ def test_whatever_it_raises_is_raised_in_the_callers_thread_and_the_loop_goes_on
     loop.close()
 
 
+@pytest.mark.parametrize("how", ["stop", "exit", "interrupt"])
+def test_no_body_ends_the_loop_of_the_others(loop: LoopThread, how: str) -> None:
+    """N-008, N-020: neither by `loop.stop()`, nor by what a task that it started and left raises."""
+    waits, answers = threading.Event(), []
+    gates: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def other() -> str:
+        gates.append((asyncio.get_running_loop(), asyncio.Event()))
+        waits.set()
+        await gates[0][1].wait()
+        return "whole"
+
+    async def leaves() -> None:
+        raise SystemExit(2) if how == "exit" else KeyboardInterrupt
+
+    async def body() -> int:
+        if how == "stop":
+            asyncio.get_running_loop().stop()
+        else:
+            asyncio.get_running_loop().create_task(leaves())
+        await asyncio.sleep(0.01)
+        return 1
+
+    beside = threading.Thread(target=lambda: answers.append(loop.run(other(), RunSignal())), daemon=True)
+    beside.start()
+    assert waits.wait(60)
+    assert loop.run(body(), RunSignal()) == 1
+    assert loop.run(body(), RunSignal()) == 1
+    gates[0][0].call_soon_threadsafe(gates[0][1].set)
+    beside.join(60)
+    assert answers == ["whole"]
+    loop.close()
+
+
 def test_an_aborted_coroutine_is_cancelled_after_a_moment(loop: LoopThread) -> None:
     """N-008: the signal first, then the task."""
     signal, seen, started = RunSignal(), [], threading.Event()

@@ -16,7 +16,7 @@ _TAIL: Final = MAX_TEXT // 2
 _LINE: Final = 500
 _FRAMES: Final = 6
 _MEMBERS: Final = 5
-_OWN: Final = f"{Path(__file__).parent.parent}/"
+_OWN: Final = f"{Path(__file__).parents[2]}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def attribute_of(error: BaseException, name: str) -> Any:
     """Answer an attribute that an error may carry, None where it has none or reading it raises."""
     try:
         return getattr(error, name, None)
-    except Exception:  # noqa: BLE001 - a property of an application's error may raise anything
+    except BaseException:  # noqa: BLE001 - a property of an application's error may raise anything
         return None
 
 

@@ -19,26 +19,29 @@ _MOST_CATCH_UP = 1_000
 def task(
     name: str | None = None,
     *,
-    cron: str,
+    cron: str = "",
     tz: str = "",
-    enqueue: Entries,
+    enqueue: Entries | None = None,
     catch_up: CatchUp = "skip",
     max_catch_up: int = 10,
 ) -> TaskHandle:
     """Declare a task: at each occurrence of the cron in the zone, the scheduler enqueues what `enqueue(at)` answers.
 
-    `cron` has five fields or is an alias such as `@daily`. `tz` is an IANA id and required: without a zone, a
-    schedule runs twice or never on the day the clocks switch. `enqueue` gets the occurrence's own instant (aware,
-    UTC) and answers `(job, input)` pairs in order. Of occurrences missed while no scheduler ran, `skip` fires the
-    latest, `run-once` the earliest in place of all, `run-all` each of the newest `max_catch_up`. Each occurrence
-    fires once, through crashes too; what it enqueues follows the jobs' own rules. A task seen for the first time
-    waits for its next occurrence. Declaring the name again from the same place replaces the declaration.
+    `cron` has five fields or is an alias such as `@daily`; it, `tz` and `enqueue` are required. `tz` is an IANA id:
+    without a zone, a schedule runs twice or never on the day the clocks switch. `enqueue` gets the occurrence's own
+    instant (aware, UTC) and answers `(job, input)` pairs in order. Of occurrences missed while no scheduler ran,
+    `skip` fires the latest, `run-once` the earliest in place of all, `run-all` each of the newest `max_catch_up`.
+    Each occurrence fires once, through crashes too; what it enqueues follows the jobs' own rules. A task seen for
+    the first time waits for its next occurrence. Declaring the name again from the same place replaces the
+    declaration.
 
     Raises InvalidDeclaration, DuplicateJob.
     """
     shown = repr(name) if name is not None else "without a name"
     if name is not None:
         check_name(name, kind="task")
+    if enqueue is None:
+        raise _refused(f"The task {shown} names nothing to enqueue.", "enqueue=lambda at: [(job, None)]", "enqueue")
     if not callable(enqueue):
         raise _refused(f"enqueue of the task {shown} must be a function of the occurrence; got {enqueue!r:.80}.",
                        "enqueue=lambda at: [(job, None)]", "enqueue")  # fmt: skip
@@ -59,6 +62,8 @@ def task(
 
 
 def _cron(cron: Any, shown: str) -> str:
+    if cron == "":
+        raise _refused(f"The task {shown} names no cron.", 'cron="0 9 * * *"', "cron")
     if not isinstance(cron, str):
         raise _refused(f"cron of the task {shown} must be text; got {cron!r:.80}.", 'cron="0 9 * * *"', "cron")
     try:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.memory.ledger.moves import end_backfill
 from rowsweep.queue.memory.state import job_answer
 from rowsweep.queue.memory.upkeep.buckets import count_end
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def claim_pass(state: State, options: ClaimOptions) -> ClaimPass:
     """Claim up to `limit` rows of the one queue named, for the names declared."""
     queue = one_queue(options, driver="memory")
-    limit = count(options.limit, option="limit", minimum=0)
+    limit = row_count(options.limit)
     if limit == 0:
         return ClaimPass(jobs=[])
     now = state.now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.memory.state import job_answer, locked
 from rowsweep.queue.records import PAGE_DEFAULT, WAITING_STATES
 from rowsweep.queue.selection import id_bounds
@@ -43,7 +43,7 @@ class MemoryInspection:
         before: JobPosition | None = None,
     ) -> list[Job]:
         """Answer jobs newest first by `(created_at, id)`, behind or in front of a place."""
-        count(limit, option="limit", minimum=0)
+        row_count(limit)
         ids = None if where.id_prefix is None else id_bounds(where.id_prefix)
         chosen = [job for job in self._state.jobs.values() if _fits(job, where, ids)]
         chosen.sort(key=_place, reverse=True)
@@ -56,7 +56,7 @@ class MemoryInspection:
     @locked
     def dead_letters(self, *, limit: int = PAGE_DEFAULT) -> builtins.list[Job]:
         """Answer dead jobs newest first by `updated_at`."""
-        count(limit, option="limit", minimum=0)
+        row_count(limit)
         dead = [job for job in self._state.jobs.values() if job.state == "dead"]
         dead.sort(key=lambda job: (job.updated_at, job.id), reverse=True)
         return [job_answer(job) for job in dead[:limit]]

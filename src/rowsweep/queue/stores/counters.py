@@ -6,7 +6,7 @@ import builtins
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 
-from rowsweep.options import count, one_of
+from rowsweep.options import one_of, row_count
 from rowsweep.queue.stores.events import check_instant
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class RollUp:
 def check_read(tier: CounterTier, since: datetime | None, limit: int) -> None:
     """Refuse a tier there is not, an instant without a zone, and a limit below zero."""
     one_of(tier, COUNTER_TIERS, option="tier")
-    count(limit, option="limit", minimum=0)
+    row_count(limit)
     if since is not None:
         check_instant(since, option="since")
 

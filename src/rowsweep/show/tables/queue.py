@@ -173,7 +173,7 @@ def names_table(declared: Sequence[Mapping[str, Any]], undeclared: Sequence[Unde
         Column(title="job"),
         Column(title="kind"),
         Column(title="queue", is_long=True),
-        Column(title="waiting", is_long=True),
+        Column(title="waiting for code", is_long=True),
     )
     known = tuple(
         (Cell(text=entry["name"]), Cell(text=entry["kind"]), Cell(text=entry["queue"]), Cell(text=""))

@@ -163,16 +163,16 @@ def _log_failure(flight: Flight, ending: Ending, execution: Execution) -> None:
     job = flight.job
     named = {"job": job.name, "job_id": str(job.id), "attempt": job.attempt}
     if is_rate_limited(ending):
-        emit("jobs.attempt.rate_limited", delay_seconds=ending.delay_seconds, error=ending.error, **named)
+        emit("jobs.attempt.rate_limited", **named, delay_seconds=ending.delay_seconds, error=ending.error)
     elif ending.outcome in {"retried", "dead-lettered", "dropped"}:
         failure = getattr(ending.verdict, "error", None)
         emit(
             "jobs.attempt.failed",
+            **named,
             max_attempts=job.max_attempts,
             stop_reason=getattr(failure, "stop_reason", None),
             resume_at=execution.resume_at,
             error=ending.error,
-            **named,
         )
 
 

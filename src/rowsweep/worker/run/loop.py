@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._served: _Served | None = None
 
     def run(self, awaitable: Awaitable[Any], signal: RunSignal) -> Any:
         """Await it on the loop, in the caller's context, and answer what it answers or raise what it raises.
@@ -33,15 +34,15 @@ class LoopThread:
         """
         awaited = _Awaited()
         with self._lock:
-            loop = self._running()
-            future = asyncio.run_coroutine_threadsafe(awaited.contain(awaitable), loop)
+            served = self._running()
+            future = asyncio.run_coroutine_threadsafe(awaited.contain(awaitable), served.loop)
         remove = signal.on_abort(awaited.stirred.set)
         try:
             awaited.stirred.wait()
             if not awaited.ended.wait(None if not signal.aborted else PATIENCE_SECONDS):
                 future.cancel()
                 if not awaited.ended.wait(GRACE_SECONDS):
-                    self._leave_behind_if_blocked(loop)
+                    self._leave_behind_if_blocked(served)
         finally:
             remove()
         return awaited.answer(signal)
@@ -49,29 +50,66 @@ class LoopThread:
     def close(self) -> None:
         """Stop the loop; what still runs on it is not waited for."""
         with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            served, self._served = self._served, None
+        if served is not None:
+            served.end()
 
-    def _leave_behind_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _leave_behind_if_blocked(self, served: _Served) -> None:
         """Let later bodies have a loop of their own where this one is held up by a call that blocks.
 
         It ends with the last body on it.
         """
         answers = threading.Event()
-        loop.call_soon_threadsafe(answers.set)
+        served.loop.call_soon_threadsafe(answers.set)
         if not answers.wait(_ANSWERS_WITHIN_SECONDS):
             with self._lock:
-                if self._loop is loop:
-                    self._loop = None
-                    asyncio.run_coroutine_threadsafe(_stop_behind_the_last(), loop)
+                if self._served is served:
+                    self._served = None
+                    asyncio.run_coroutine_threadsafe(served.end_behind_the_last(), served.loop)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running(self) -> _Served:
         """Answer the loop, started where there is none; asked under the lock, so that what is begun on it is on it."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=_serve, args=(self._loop,), name="rowsweep-loop", daemon=True).start()
-        return self._loop
+        if self._served is None:
+            self._served = _Served()
+        return self._served
+
+
+class _Served:
+    """A loop on a thread of its own: only `end` ends it.
+
+    A body may call `loop.stop()`, and a SystemExit or KeyboardInterrupt of a task that it started goes through the
+    loop: neither may take the other bodies along, nor those that come.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._is_over = False
+        threading.Thread(target=self._serve, name="rowsweep-loop", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop the loop, and cancel what is left on it."""
+        self._is_over = True
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+    async def end_behind_the_last(self) -> None:
+        """Stop the loop once nothing else is left on it."""
+        me = asyncio.current_task()
+        while others := asyncio.all_tasks() - {me}:
+            await asyncio.wait(others)
+        self.end()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        while not self._is_over:
+            with contextlib.suppress(BaseException):
+                self.loop.run_forever()
+        pending = asyncio.all_tasks(self.loop)
+        for task in pending:
+            task.cancel()
+        if pending:
+            with contextlib.suppress(BaseException):
+                self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        self.loop.close()
 
 
 class _Awaited:
@@ -98,24 +136,3 @@ class _Awaited:
         if self._error is not None:
             raise self._error
         return self._result
-
-
-async def _stop_behind_the_last() -> None:
-    """Stop the running loop once nothing else is left on it."""
-    loop, me = asyncio.get_running_loop(), asyncio.current_task()
-    while others := asyncio.all_tasks() - {me}:
-        await asyncio.wait(others)
-    loop.stop()
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        pending = asyncio.all_tasks(loop)
-        for task in pending:
-            task.cancel()
-        if pending:
-            loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        loop.close()

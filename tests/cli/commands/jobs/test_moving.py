@@ -195,7 +195,9 @@ def test_a_queue_is_paused_and_resumed(rowsweep: CommandLine, driver: PostgresDr
     """D-19, S-402, D-40: both may be done twice."""
     assert rowsweep("jobs", "pauses").out == "Nothing is paused.\n"
     assert rowsweep("jobs", "pause", "--queue", "slow", "--reason", "disk full").out == "queue slow: paused\n"
-    assert rowsweep("jobs", "pause", "--queue", "slow").code == 0
+    again = rowsweep("jobs", "pause", "--queue", "slow", "--reason", "another")
+    assert again.out == "queue slow: was paused already; see rowsweep jobs pauses\n"
+    assert again.code == 0
     rowsweep("jobs", "pause", "--queue", "slow", "--name", "mail")
     rowsweep("jobs", "pause", "--name", "mail")
     listed = rowsweep("jobs", "pauses", "--json").json

@@ -13,7 +13,9 @@ from rowsweep.cli.session import read_json, session_of
 def enqueue(  # noqa: PLR0913 - one parameter a flag
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The job's name, as it is declared.")],
-    value: Annotated[str | None, typer.Argument(metavar="[JSON]", help="Its input.")] = None,
+    value: Annotated[
+        str | None, typer.Argument(metavar="[JSON]", help="Its input; behind -- where it begins with a minus.")
+    ] = None,
     *,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="Not while a live job has this key.")] = None,
     delay: Annotated[str | None, typer.Option(metavar="SPAN", help="Due after so long, such as 10m.")] = None,

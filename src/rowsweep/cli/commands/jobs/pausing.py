@@ -21,13 +21,16 @@ def pause(
 ) -> None:
     """Hold a queue, a name, or a name on one queue.
 
-    From the next claim on: what is claimed already goes on, and jobs are still taken in. They stay ready.
+    From the next claim on: what is claimed already goes on, and jobs are still taken in. They stay ready. What is
+    paused already stays as it was, its reason too.
     """
     session = session_of(context)
     _check(queue, name)
     with session.app() as app:
+        standing = {(pause.queue, pause.name) for pause in app.operate.pauses()}
         made = app.operate.pause(queue=queue, name=name, reason=reason)
-    session.output.answer(made.as_json(), f"{_words(queue, name)}: paused")
+    words = "was paused already; see rowsweep jobs pauses" if (queue, name) in standing else "paused"
+    session.output.answer(made.as_json(), f"{_words(queue, name)}: {words}")
 
 
 def resume(context: typer.Context, queue: OfQueue = None, name: OfName = None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.state import locked
 from rowsweep.queue.stores.events import Event, Published
@@ -69,7 +69,7 @@ class MemoryEvents:
     @locked
     def list(self, *, name: str | None = None, key: str | None = None, limit: int = 1_000) -> builtins.list[Event]:
         """Answer live events, newest first."""
-        count(limit, option="limit", minimum=0)
+        row_count(limit)
         chosen = [event for event in self._live() if name in (None, event.name) and key in (None, event.key)]
         chosen.sort(key=lambda event: (event.published_at, event.id), reverse=True)
         return [event_answer(event) for event in chosen[:limit]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.ledger.moves import governed_options
 from rowsweep.queue.memory.ledger.steer import steer_run
@@ -122,7 +122,7 @@ class MemoryLedger:
         limit: int = 100,
     ) -> list[Backfill]:
         """Answer rows, newest first; with `run_ids` those of them that there are, in one statement."""
-        count(limit, option="limit", minimum=0)
+        row_count(limit)
         chosen = [
             row
             for row in self._state.ledger.values()

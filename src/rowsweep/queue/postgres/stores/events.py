@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.jobs.values.json_form import json_text
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.stores.events import Published
@@ -46,7 +46,7 @@ class PostgresEvents:
 
     def list(self, *, name: str | None = None, key: str | None = None, limit: int = 1_000) -> builtins.list[Event]:
         """Answer live events, newest first."""
-        if count(limit, option="limit", minimum=0) == 0:
+        if row_count(limit) == 0:
             return []
         rows = self._session.rows(_SQL["list"], {"name": name, "key": key, "limit": limit})
         return [records.event(row) for row in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.records import PAGE_DEFAULT
@@ -43,7 +43,7 @@ class PostgresInspection:
         before: JobPosition | None = None,
     ) -> list[Job]:
         """Answer jobs newest first by `(created_at, id)`, behind or in front of a place."""
-        values = _values(where) | {"limit": count(limit, option="limit", minimum=0)}
+        values = _values(where) | {"limit": row_count(limit)}
         if limit == 0:
             return []
         at, at_id = before or after or (None, None)
@@ -52,7 +52,7 @@ class PostgresInspection:
 
     def dead_letters(self, *, limit: int = PAGE_DEFAULT) -> builtins.list[Job]:
         """Answer dead jobs newest first by `updated_at`."""
-        if count(limit, option="limit", minimum=0) == 0:
+        if row_count(limit) == 0:
             return []
         return [records.job(row) for row in self._session.rows(_SQL["dead_letters"], {"limit": limit})]
 

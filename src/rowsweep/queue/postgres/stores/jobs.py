@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.jobs.request import EnqueueResult
 from rowsweep.jobs.values.json_form import json_text
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.postgres.statements.arrays import Longs, Texts, Uuids
 from rowsweep.queue.postgres.statements.session import PooledSession
 from rowsweep.queue.postgres.statements.sql import load
@@ -49,7 +49,7 @@ class PostgresJobs:
     def claim(self, options: ClaimOptions) -> ClaimPass:
         """Claim from the one queue named; lapsed rows go first, in a statement of their own."""
         queue = one_queue(options, driver="postgres")
-        limit = count(options.limit, option="limit", minimum=0)
+        limit = row_count(options.limit)
         if limit == 0:
             return ClaimPass(jobs=[])
         taken, buried = self._claim_lapsed(options, queue, limit) if options.lapsed else ([], [])

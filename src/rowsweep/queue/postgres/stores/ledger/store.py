@@ -8,7 +8,7 @@ from psycopg.errors import DivisionByZero
 
 from rowsweep.errors import InvariantBroken
 from rowsweep.jobs.values.json_form import json_text
-from rowsweep.options import count
+from rowsweep.options import row_count
 from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores import records
 from rowsweep.queue.postgres.stores.jobs import claim_values
@@ -133,7 +133,7 @@ class PostgresLedger:
         limit: int = 100,
     ) -> list[Backfill]:
         """Answer rows, newest first; with `run_ids` those of them that there are, in one statement."""
-        if count(limit, option="limit", minimum=0) == 0:
+        if row_count(limit) == 0:
             return []
         values = {
             "name": name,
