@@ -126,8 +126,15 @@ def test_a_sweep_works_through_a_transaction_pooler(app: rs.App, connection: psy
     assert row == (3000, 0)
 
 
-def test_nothing_stays_on_the_server_s_connections(app: rs.App, through: str) -> None:
-    """N-023: no session setting, no advisory lock, no prepared statement; the next client finds them clean."""
+def test_nothing_stays_on_the_server_s_connections(
+    app: rs.App, through: str, connection: psycopg.Connection, schema: str
+) -> None:
+    """N-023: no setting, advisory lock, prepared statement or temporary table; the next client finds them clean."""
+    connection.execute("create table orders (id bigint primary key, total int); insert into orders values (1), (2)")
+
+    @rs.backfill("totals", rows=rs.Rows((schema, "orders")))
+    def totals(batch: rs.Batch) -> Any:
+        return batch.frame.with_columns(total=batch.frame["id"])
 
     @rs.job("plain", tenant="none", input=int)
     def plain(ctx: rs.Ctx, number: int) -> None:
@@ -137,12 +144,14 @@ def test_nothing_stays_on_the_server_s_connections(app: rs.App, through: str) ->
     worker = app.worker(concurrency=4, poll="100ms", poll_floor="50ms")
     worker.start()
     until_done(app, [result.id for result in plain.enqueue_many(list(range(60)))])
+    assert totals.launch().wait(timeout="60s")["written"] == 2
     worker.stop()
     asked = """select current_setting('statement_timeout'), current_setting('default_transaction_isolation'),
                       coalesce(current_setting('rowsweep.tenant', true), ''), current_setting('enable_seqscan'),
                       (select count(*) from pg_prepared_statements),
                       (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()),
-                      (select count(*) from pg_listening_channels()), pg_backend_pid()"""
+                      (select count(*) from pg_listening_channels()),
+                      (select count(*) from pg_class where relnamespace = pg_my_temp_schema()), pg_backend_pid()"""
     clients = [psycopg.connect(through, autocommit=True, prepare_threshold=None) for _ in range(bouncer.POOL)]
     rows: list[Any] = []
     for client in clients:  # each holds a server connection, so that all of them are asked
@@ -151,7 +160,7 @@ def test_nothing_stays_on_the_server_s_connections(app: rs.App, through: str) ->
     for client in clients:
         client.close()
     assert len({row[-1] for row in rows}) == bouncer.POOL
-    assert {row[:-1] for row in rows} == {("0", "read committed", "", "on", 0, 0, 0)}
+    assert {row[:-1] for row in rows} == {("0", "read committed", "", "on", 0, 0, 0, 0)}
 
 
 def test_an_enqueue_through_the_pooler_wakes_a_worker_that_is_connected_directly(

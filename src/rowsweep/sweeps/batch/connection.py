@@ -108,6 +108,11 @@ class BatchConnection:
         return None if connection is None or connection.closed else int(connection.info.backend_pid)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether a transaction pooler stands between: the session is another client's behind each transaction."""
+        return self._is_pooled
+
+    @property
     def chains(self) -> bool:
         """Whether a batch may be begun together with the end of the one before."""
         return self._lasts and bool(self.connection.takes_messages)

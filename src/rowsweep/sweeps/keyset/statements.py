@@ -187,10 +187,14 @@ class Statements:
             probes.append(("set", ", ".join(sets), whole))
         return probes
 
-    def create_stage(self, columns: Iterable[str]) -> sql.Composed:
-        """Make the session's staging table: the given columns with their own types and collations, no constraint."""
-        return sql.SQL("create temporary table {} on commit delete rows as select {} from {} where false").format(
-            quoted(STAGE), self._names(columns), self.table.identifier
+    def create_stage(self, columns: Iterable[str], *, lasts: bool) -> sql.Composed:
+        """Make the staging table: the given columns with their own types and collations, no constraint.
+
+        Emptied at each commit where it `lasts` as long as the session, else gone with it.
+        """
+        end = sql.SQL("delete rows" if lasts else "drop")
+        return sql.SQL("create temporary table {} on commit {} as select {} from {} where false").format(
+            quoted(STAGE), end, self._names(columns), self.table.identifier
         )
 
     def copy_stage(self, columns: Iterable[str]) -> sql.Composed:

@@ -97,6 +97,7 @@ class Bench:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
         self.stage: tuple[str, ...] | None = None
+        self.is_shared = False
         columns = ", ".join(f"{name} {kind}" for name, kind in zip(NAMES, TYPES, strict=True))
         connection.execute(f"create table t (id int primary key, {columns})")
         connection.execute("create table kept (like t)")

@@ -81,13 +81,13 @@ def write_back(
 
 
 def _stage(held: BatchConnection, statements: Statements, names: Sequence[str]) -> None:
-    """Have the session's staging table with just these columns; it empties itself at each commit."""
+    """Have a staging table with just these columns; of a session that is others' too nothing stays behind the batch."""
     connection = held.connection
     if held.stage == tuple(names):
         return
     try:
         connection.execute(f"drop table if exists pg_temp.{STAGE}")
-        connection.execute(statements.create_stage(names), {})
+        connection.execute(statements.create_stage(names, lasts=not held.is_shared), {})
     except psycopg.errors.InsufficientPrivilege as error:
         raise InvalidSweepSql(
             "A returned frame travels through a temporary table, which this role may not make: "
