@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum, StrEnum
 from fractions import Fraction
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowsweep.errors import InvalidOption
-from rowsweep.options import Rate, count, duration, finite, format_duration, one_of, rate
+from rowsweep.options import Rate, count, duration, finite, format_duration, instant, one_of, rate
 
 
 class Int64:
@@ -67,10 +67,29 @@ def test_duration_text_is_parts_of_number_and_unit(text: str, seconds: float) ->
     assert duration(text, option="timeout") == timedelta(seconds=seconds)
 
 
-@given(st.timedeltas(min_value=timedelta(0)))
+@given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(36_500)))
 def test_a_formatted_duration_reads_back_as_the_same_length(value: timedelta) -> None:
     """N-003."""
     assert duration(format_duration(value), option="timeout") == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-01-01",
+        datetime(2026, 1, 1),  # noqa: DTZ001 - refused for that
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+    ],
+    ids=str,
+)
+def test_an_instant_that_could_not_be_read_again_is_refused(value: object) -> None:
+    """D-37, S-085: the year 10000 in UTC is stored, and every list that it is in fails."""
+    with pytest.raises(InvalidOption) as refused:
+        instant(value, option="run_at", works="soon")
+    assert refused.value.fix == "run_at=soon"
+    for kept in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
+        assert instant(kept, option="run_at", works="soon") == kept
 
 
 def test_a_kind_of_timedelta_comes_back_as_a_plain_one() -> None:
@@ -98,6 +117,9 @@ def test_a_kind_of_timedelta_comes_back_as_a_plain_one() -> None:
         (None, 'timeout="10s"'),
         ("", 'timeout="10s"'),
         ("٣s", 'timeout="10s"'),
+        ("36501d", 'timeout="36500d"'),
+        (timedelta.max, 'timeout="36500d"'),
+        ("9999999999999999999d", 'timeout="36500d"'),
     ],
 )
 def test_a_duration_without_a_unit_is_refused_with_the_near_miss(value: object, fix: str) -> None:

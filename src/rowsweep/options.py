@@ -7,7 +7,7 @@ import numbers
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from rowsweep.errors import InvalidOption, nearest
 
@@ -29,6 +29,7 @@ _LOOSE_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/|per)?([a-z]*)")
 _LONGEST_SHOWN = 80
 _LONGEST_NUMBER = 9
 _MOST_ROWS = 2**63 - 1
+_LONGEST_DAYS = 36_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,29 @@ class Rate:
 
 
 def duration(value: object, *, option: str) -> timedelta:
-    """Parse a `timedelta` or text such as `"250ms"`, `"1h30m"`; a bare number lacks a unit and is refused."""
-    expected = 'a timedelta or text such as "10s" or "1h30m" (ms, s, m, h, d), zero or more'
-    if isinstance(value, timedelta) and value >= timedelta(0):
+    """Parse a `timedelta` or text such as `"250ms"`, `"1h30m"`; a bare number lacks a unit and is refused.
+
+    A hundred years are the longest: an instant so far from now still has a year that Python can tell.
+    """
+    expected = f'a timedelta or text such as "10s" or "1h30m" (ms, s, m, h, d), from zero to {_LONGEST_DAYS}d'
+    span = _span(value)
+    if span is not None and timedelta(0) <= span <= timedelta(_LONGEST_DAYS):
+        return span
+    too_long = span is not None and span > timedelta(0)
+    near = f"{_LONGEST_DAYS}d" if too_long else _near_duration(value) or "10s"
+    raise invalid_option(option, expected, value, f'"{near}"')
+
+
+def _span(value: object) -> timedelta | None:
+    if isinstance(value, timedelta):
         return timedelta(value.days, value.seconds, value.microseconds)
-    if isinstance(value, str) and _DURATION_TEXT.fullmatch(value):
-        parts = _DURATION_PART.findall(value)
-        try:
-            return sum((timedelta(seconds=float(n) * _UNIT_SECONDS[u]) for n, u in parts), timedelta(0))
-        except OverflowError:
-            raise invalid_option(option, expected, value, '"1d"') from None
-    raise invalid_option(option, expected, value, f'"{_near_duration(value) or "10s"}"')
+    if not isinstance(value, str) or not _DURATION_TEXT.fullmatch(value):
+        return None
+    parts = _DURATION_PART.findall(value)
+    try:
+        return sum((timedelta(seconds=float(n) * _UNIT_SECONDS[u]) for n, u in parts), timedelta(0))
+    except OverflowError:
+        return timedelta.max
 
 
 def format_duration(value: timedelta) -> str:
@@ -124,6 +137,18 @@ def count(value: object, *, option: str, minimum: int, maximum: int | None = Non
 def row_count(value: object, *, option: str = "limit") -> int:
     """Screen how many rows are asked for: no more than Postgres can count."""
     return count(value, option=option, minimum=0, maximum=_MOST_ROWS)
+
+
+def instant(value: object, *, option: str, works: str) -> datetime:
+    """Screen an aware instant; one whose year in UTC Python cannot tell could be stored and never read again."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        try:
+            value.astimezone(UTC)
+        except OverflowError:
+            expected = "an instant of the years 1 to 9999 in UTC"
+            raise invalid_option(option, expected, value, works) from None
+        return value
+    raise invalid_option(option, "an aware datetime", value, works)
 
 
 def one_of(value: object, choices: Sequence[str], *, option: str) -> str:

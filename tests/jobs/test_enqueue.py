@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -61,6 +61,18 @@ def test_a_delay_and_an_instant_make_a_delayed_job(app: rs.App, job: rs.JobHandl
     assert job.enqueue(1, delay="1h").state == "delayed"
     assert job.enqueue(1, run_at=datetime.now(UTC) + timedelta(hours=1)).state == "delayed"
     assert job.enqueue(1, run_at=datetime(2001, 1, 1, tzinfo=UTC)).state == "ready"
+
+
+@pytest.mark.parametrize(
+    "given", [{"delay": "99999999d"}, {"run_at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))}], ids=str
+)
+def test_a_job_is_due_in_a_year_that_can_be_told(
+    app: rs.App, job: rs.JobHandle[Any, Any], given: dict[str, Any]
+) -> None:
+    """D-37, S-085: Postgres keeps later ones, and no list that they are in could be read."""
+    with pytest.raises(InvalidOption):
+        job.enqueue(1, **given)
+    assert app.operate.list() == []
 
 
 def test_many_are_answered_in_order(app: rs.App, job: rs.JobHandle[Any, Any]) -> None:

@@ -298,6 +298,14 @@ def test_options_that_cannot_work_are_refused(memory: Shop) -> None:
         {"poll": "0s"},
         {"poll": 2},
         {"visibility": "30s", "renew_every": "11s"},
+        {"renew_every": "0s"},
+        {"concurrency": 10**6},
+        {"concurrency": {"default": 10**30}},
+        {"poll": "99999999d"},
+        {"visibility": "99999999d"},
+        {"names": "mail"},
+        {"id": "a\x00"},
+        {"id": 5},
         {"context": None},
     ):
         with pytest.raises(InvalidOption):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from rowsweep.errors import InvalidOption, did_you_mean
 from rowsweep.jobs.ambient import fresh_id
-from rowsweep.options import count, duration
+from rowsweep.options import count, duration, instant
 from rowsweep.telemetry.text import is_storable
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class EnqueueOptions:
         if self.queue is not None:
             check_queue(self.queue)
         if self.run_at is not None:
-            _check_instant(self.run_at)
+            instant(self.run_at, option="run_at", works="datetime.now(timezone.utc) + timedelta(hours=1)")
         if self.delay is not None:
             duration(self.delay, option="delay")
         if not isinstance(self.outbox, bool):
@@ -189,7 +189,7 @@ def check_text(text: object, *, option: str) -> str:
     if not isinstance(text, str) or not 1 <= len(text) <= MAX_KEY or not is_storable(text):
         raise InvalidOption(
             f"{option} must be text of 1 to {MAX_KEY} characters, without NUL; got {text!r:.80}.",
-            fix=f'{option}="order-42"',
+            fix=f'{option}="{"shop-7" if option == "tenant" else "order-42"}"',
             meta={"option": option},
         )
     return text
@@ -205,12 +205,3 @@ def check_queue(queue: object) -> str:
             meta={"option": "queue"},
         )
     return queue
-
-
-def _check_instant(run_at: object) -> None:
-    if not isinstance(run_at, datetime) or run_at.tzinfo is None:
-        raise InvalidOption(
-            f"run_at must be an aware datetime; got {run_at!r:.80}.",
-            fix="run_at=datetime.now(timezone.utc) + timedelta(hours=1)",
-            meta={"option": "run_at"},
-        )

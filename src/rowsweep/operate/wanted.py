@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from rowsweep.errors import InvalidOption, did_you_mean
-from rowsweep.options import invalid_option, one_of
+from rowsweep.options import instant, invalid_option, one_of
 from rowsweep.queue.records import JOB_STATES, JobFilter, JobState
 from rowsweep.queue.selection import JobSet, id_bounds
 from rowsweep.telemetry.redact import redact_text
@@ -39,9 +38,8 @@ def job_filter(where: JobFilter | None, given: Mapping[str, Any]) -> JobFilter:
     if wanted.id_prefix is not None:
         id_bounds(wanted.id_prefix)
     for name in ("created_from", "created_to"):
-        instant = getattr(wanted, name)
-        if instant is not None and (not isinstance(instant, datetime) or instant.tzinfo is None):
-            raise invalid_option(name, "an aware datetime", instant, _INSTANT)
+        if getattr(wanted, name) is not None:
+            instant(getattr(wanted, name), option=name, works=_INSTANT)
     return wanted if wanted.run_id is None else replace(wanted, run_id=id_of(wanted.run_id, option="run_id"))
 
 

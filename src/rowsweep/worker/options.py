@@ -8,12 +8,13 @@ from datetime import timedelta
 from typing import Final
 
 from rowsweep.errors import InvalidOption, NoQueuesNamed
-from rowsweep.jobs.request import check_queue
-from rowsweep.options import count, duration
+from rowsweep.jobs.request import check_queue, check_text
+from rowsweep.options import count, duration, invalid_option
 from rowsweep.queue.records import DEFAULT_QUEUE, DEFAULT_VISIBILITY_SECONDS
 from rowsweep.worker.admission.limiter import ConcurrencyLimiter
 
 DEFAULT_CONCURRENCY: Final = 8
+_MOST: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,11 @@ class WorkerOptions:
     def __post_init__(self) -> None:
         self._check_queues()
         for queue in self.queues:
-            count(self.concurrency_of(queue), option=f"concurrency[{queue!r}]", minimum=1)
+            count(self.concurrency_of(queue), option=f"concurrency[{queue!r}]", minimum=1, maximum=_MOST)
+        if self.names is not None and (isinstance(self.names, str) or not isinstance(self.names, Sequence)):
+            raise invalid_option("names", "a sequence of names", self.names, '["mail"]')
+        if self.id is not None:
+            check_text(self.id, option="id")
         for option in (
             "poll",
             "poll_with_wake",
@@ -60,8 +65,9 @@ class WorkerOptions:
             "progress_every",
         ):
             duration(getattr(self, option), option=option)
-        for option in ("poll", "poll_with_wake", "poll_floor", "visibility"):
-            if duration(getattr(self, option), option=option) <= timedelta(0):
+        for option in ("poll", "poll_with_wake", "poll_floor", "visibility", "renew_every"):
+            given = getattr(self, option)
+            if given is not None and duration(given, option=option) <= timedelta(0):
                 raise InvalidOption(
                     f"The option {option!r} must be longer than nothing.",
                     fix=f'{option}="2s"',

@@ -22,7 +22,8 @@ def held_by(tx: Any) -> psycopg.Connection[Any]:
     if holder is not None:
         return _decoding(holder)
     raise InvalidOption(
-        f"a {type(tx).__name__} holds no psycopg 3 connection, so nothing can join its transaction.",
+        f"tx is of the type {type(tx).__name__}, which holds no psycopg 3 connection that could be joined: "
+        f"{'an enqueue is synchronous' if isinstance(tx, psycopg.AsyncConnection) else 'there is no transaction'}.",
         fix="tx=connection, where connection is psycopg.connect(…), or SQLAlchemy or Django over psycopg 3",
         meta={"option": "tx", "got": type(tx).__name__},
     )

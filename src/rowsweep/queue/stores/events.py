@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from rowsweep.errors import InvalidOption
+from rowsweep.options import instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,15 +74,9 @@ class StepWait:
     since: datetime | None = None
 
 
-def check_instant(instant: object, *, option: str) -> datetime:
+def check_instant(given: object, *, option: str) -> datetime:
     """Refuse what is not an aware instant: events are compared on the database's clock."""
-    if not isinstance(instant, datetime) or instant.tzinfo is None:
-        raise InvalidOption(
-            f"{option} must be an aware datetime; got {instant!r:.80}.",
-            fix=f"{option}=rs.event_bus().now()",
-            meta={"option": option},
-        )
-    return instant
+    return instant(given, option=option, works="rs.event_bus().now()")
 
 
 class EventStore(Protocol):
