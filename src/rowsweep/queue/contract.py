@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from uuid import UUID
 
@@ -184,10 +184,10 @@ class Driver(Protocol):
     def join(self, connection: Any) -> Stores:
         """Answer the stores over a caller's connection, in the transaction open there."""
 
-    def sweep_connection(self) -> AbstractContextManager[Any]:
+    def sweep_connection(self, wanted: Callable[[], None] | None = None) -> AbstractContextManager[Any]:
         """Lend a connection for a sweep's batches, in autocommit mode; closed, not returned, if left in a transaction.
 
-        Raises NotImplementedByDriver where the driver keeps no tables.
+        `wanted` is called, on whatever thread, where somebody waits for a connection while this one is lent. Raises NotImplementedByDriver where the driver keeps no tables.
         """
 
     def listen(self) -> WakeSource | None:

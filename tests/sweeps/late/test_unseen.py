@@ -351,9 +351,9 @@ def test_a_role_s_own_timeouts_do_not_end_it(hurried: Field) -> None:
 
 
 def test_where_connections_are_few_a_sweep_ends_without_a_snapshot(field: Field) -> None:
-    """N-057: as under a role's limit; a pass that holds one and asks for another does not wait for its own third."""
+    """N-057: as under a role's limit; a snapshot takes none that is the last one."""
     driver = PostgresDriver(Connections(dsn=field.dsn, wait_seconds=0.5), schema=field.queue)
-    driver._pools._role_limit = lambda: 5
+    driver._pools._role_limit = lambda: 4
     with connected(driver, field) as few:
         counted(few, 3)
         with writing(few, LATE) as writer:

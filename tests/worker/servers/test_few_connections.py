@@ -29,8 +29,9 @@ def test_a_pool_without_a_free_connection_says_what_gives_it_room() -> None:
 
 
 @pytest.mark.timeout(120)
-def test_shards_work_with_three_connections_and_two_for_each(server_dsn: str) -> None:
-    """N-040, N-087: as README promises; each holds one and asks for another now and then."""
+@pytest.mark.parametrize("elsewhere", [0, 1])
+def test_shards_work_with_the_four_connections_that_any_worker_needs(server_dsn: str, elsewhere: int) -> None:
+    """N-040, N-087: as README promises, also where others of the role hold one: they take turns over what is left."""
     role = f"few_{secrets.token_hex(6)}"
     with places.own_database(server_dsn) as dsn, psycopg.connect(dsn, autocommit=True) as admin:
         named = sql.Identifier(role)
@@ -42,8 +43,8 @@ def test_shards_work_with_three_connections_and_two_for_each(server_dsn: str) ->
                 own.execute("insert into things select generate_series(1, %s::int)", [ROWS])
                 install(own)
             reset_jobs()
-            limit = sql.Literal(3 + 2 * SHARDS)
-            admin.execute(sql.SQL("alter role {} connection limit {}").format(named, limit))
+            admin.execute(sql.SQL("alter role {} connection limit {}").format(named, sql.Literal(4 + elsewhere)))
+            others = [psycopg.connect(theirs) for _ in range(elsewhere)]
             app = connect(theirs, work=False, health="off")
             worker = Worker(driver=app.driver, context=lambda: None, concurrency=SHARDS, lifecycle=Lifecycle())
             try:
@@ -57,6 +58,8 @@ def test_shards_work_with_three_connections_and_two_for_each(server_dsn: str) ->
             finally:
                 worker.stop()
                 app.close()
+                for other in others:
+                    other.close()
                 reset_jobs()
         finally:
             admin.execute(sql.SQL("drop owned by {0}; drop role {0}").format(named))

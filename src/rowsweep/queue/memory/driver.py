@@ -28,7 +28,7 @@ from rowsweep.queue.memory.wake import MemoryWake
 from rowsweep.queue.memory.workers import MemoryWorkers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from rowsweep.clock import Clock
@@ -99,7 +99,7 @@ class MemoryDriver:
         """Answer the outbox of this driver's own open transaction where it is asked for."""
         return self.join(tx).outbox if is_asked else None
 
-    def sweep_connection(self) -> AbstractContextManager[Any]:
+    def sweep_connection(self, wanted: Callable[[], None] | None = None) -> AbstractContextManager[Any]:  # noqa: ARG002 - the contract's
         """Refuse: a sweep works on tables, and the memory driver keeps none."""
         raise NotImplementedByDriver(
             "the memory driver keeps no tables, so there is nothing to sweep.",

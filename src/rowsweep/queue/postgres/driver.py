@@ -37,7 +37,7 @@ from rowsweep.queue.postgres.stores.workers import PostgresWorkers
 from rowsweep.queue.postgres.wake import PostgresWake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from rowsweep.clock import Clock
@@ -139,11 +139,18 @@ class PostgresDriver:
         return self._place.is_home(held_by(connection))
 
     @contextmanager
-    def sweep_connection(self) -> Iterator[SweepConnection]:
-        """Lend a connection in autocommit mode; closed, not returned, if left in a transaction."""
-        with self._pools.work() as connection:
+    def sweep_connection(self, wanted: Callable[[], None] | None = None) -> Iterator[SweepConnection]:
+        """Lend a connection in autocommit mode; closed, not returned, if left in a transaction.
+
+        `wanted` is called, on whatever thread, where somebody waits for one.
+        """
+        with self._pools.work(wanted) as connection:
             self._place.note_home(connection)
             yield connection
+
+    def spare_connection(self) -> AbstractContextManager[SweepConnection]:
+        """Lend one more where there is one within a second; DriverUnavailable otherwise."""
+        return self._pools.work(spare=True)
 
     def question_connection(self) -> AbstractContextManager[SweepConnection]:
         """Lend a connection for a short question of the package's own, whose statements time out after 5 s."""

@@ -48,6 +48,7 @@ class _Opened:
     lock: threading.Lock = field(default_factory=threading.Lock)
     work: Pool | None = None
     control: Pool | None = None
+    holders: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Pools:
@@ -74,16 +75,24 @@ class Pools:
         return self._pooler
 
     @contextmanager
-    def work(self) -> Iterator[SweepConnection]:
-        """Lend a connection of the work pool; a body has had it in its hands, so it is set up again afterwards."""
-        with self._lend(self._work_pool(), partial(forget, pooler=self._pooler)) as connection:
+    def work(self, wanted: Callable[[], None] | None = None, *, spare: bool = False) -> Iterator[SweepConnection]:
+        """Lend a connection of the work pool; a body has had it in its hands, so it is set up again afterwards.
+
+        Whoever keeps it for long is told by `wanted`, from any thread, that others wait for one. A `spare` one is not
+        waited for longer than a new one takes to open.
+        """
+        wait_seconds = _TURN_SECONDS if spare else self._connections.wait_seconds
+        with (
+            self._lend(self._work_pool(), partial(forget, pooler=self._pooler), wait_seconds) as connection,
+            self._told(wanted),
+        ):
             yield connection
 
     @contextmanager
     def call(self, *, control: bool) -> Iterator[SweepConnection]:
         """Lend a connection for the package's own statements only."""
         pool = self._control_pool() if control else self._work_pool()
-        with self._lend(pool, _is_idle) as connection:
+        with self._lend(pool, _is_idle, self._connections.wait_seconds) as connection:
             yield connection
 
     def reserve(self, bodies: int) -> None:
@@ -109,8 +118,22 @@ class Pools:
                 pool.close(timeout=5)
 
     @contextmanager
-    def _lend(self, pool: Pool, may_return: Callable[[SweepConnection], bool]) -> Iterator[SweepConnection]:
-        connection = self._take(pool)
+    def _told(self, wanted: Callable[[], None] | None) -> Iterator[None]:
+        holders = self._here().holders
+        if wanted is None:
+            yield
+            return
+        holders.append(wanted)
+        try:
+            yield
+        finally:
+            holders.remove(wanted)
+
+    @contextmanager
+    def _lend(
+        self, pool: Pool, may_return: Callable[[SweepConnection], bool], wait_seconds: float
+    ) -> Iterator[SweepConnection]:
+        connection = self._take(pool, wait_seconds)
         try:
             yield connection
         finally:
@@ -118,20 +141,38 @@ class Pools:
                 connection.close()
             pool.putconn(connection)
 
-    def _take(self, pool: Pool) -> SweepConnection:
+    def _take(self, pool: Pool, wait_seconds: float) -> SweepConnection:
         """Ask in short turns: each one makes a pool that had given up on the server try it again."""
-        give_up_at = real_monotonic() + self._connections.wait_seconds
+        give_up_at = real_monotonic() + wait_seconds
         while True:
+            if not _has_room(pool):
+                self._ask_back(pool)
             try:
                 return pool.getconn(timeout=_TURN_SECONDS)
             except PoolClosed as error:
                 raise unreachable(self.place, "its connections were closed") from error
             except PoolTimeout as error:
-                connect_once(self._connections.dsn, self.place).close()
-                if real_monotonic() > give_up_at:
+                self._ask_back(pool)  # other processes may have what this one's could grow by
+                is_late = real_monotonic() > give_up_at
+                self._refuse_unreachable(is_waiting=pool.get_stats()["pool_size"] > 0 and not is_late)
+                if is_late:
                     raise unreachable(
                         self.place, f"all {pool.max_size} connections of {pool.name} are in use"
                     ) from error
+
+    def _ask_back(self, pool: Pool) -> None:
+        """Tell all who hold one of `work` that somebody waits; who holds one on this very thread gives it back at once."""
+        opened = self._here()
+        for wanted in list(opened.holders) if pool is opened.work else ():
+            wanted()
+
+    def _refuse_unreachable(self, *, is_waiting: bool) -> None:
+        """Refuse where the server cannot be reached; one without room only where no connection can come back."""
+        try:
+            connect_once(self._connections.dsn, self.place).close()
+        except DriverUnavailable as error:
+            if not (is_waiting and "full" in error.meta):
+                raise
 
     def _refuse_too_few(self) -> None:
         """Refuse bodies where claims, settles, the wake and a body could not each have a connection."""
@@ -185,6 +226,11 @@ class Pools:
             num_workers=1,
             open=True,
         )
+
+
+def _has_room(pool: Pool) -> bool:
+    stats = pool.get_stats()
+    return stats["pool_available"] > 0 or stats["pool_size"] < stats["pool_max"]
 
 
 def _is_idle(connection: SweepConnection) -> bool:

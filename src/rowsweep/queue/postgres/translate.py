@@ -51,10 +51,11 @@ def is_lost(error: BaseException) -> bool:
 def unreachable(place: str, why: object) -> DriverUnavailable:
     """Answer that the database cannot be reached."""
     told = str(why).strip()
+    is_full = is_crowded(told)
     return DriverUnavailable(
         f"the database {place} cannot be reached: {redact_text(told)}",
-        fix=_MORE_ROOM if is_crowded(told) else next((fix for words, fix in _REFUSALS if words in told), _REACH),
-        meta={"place": place},
+        fix=_MORE_ROOM if is_full else next((fix for words, fix in _REFUSALS if words in told), _REACH),
+        meta={"place": place, **({"full": True} if is_full else {})},
     )
 
 

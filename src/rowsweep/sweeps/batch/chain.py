@@ -98,6 +98,7 @@ class Chain(Generic[Place, Page]):
 
     def _begin(self, at: Place, limit: int) -> Begun[Place, Page]:
         page = self._statements.known(at, limit)
+        self._held.give_way()
         with self._held.connection.message():
             self._held.send_begin()
             cursor = None if page is None else self._statements.send(at, page)
@@ -123,7 +124,7 @@ class Chain(Generic[Place, Page]):
         return behind.settled(), closed
 
     def _next_begun(self, at: Place, limit: int) -> Begun[Place, Page] | None:
-        page = self._statements.known(at, limit) if self._goes_on() else None
+        page = self._statements.known(at, limit) if self._goes_on() and not self._held.is_wanted else None
         return None if page is None else Begun(at=at, limit=limit, page=page)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from psycopg import sql
@@ -56,6 +57,9 @@ class BatchConnection:
     timeouts are set once for as long as the connection is held (its pool resets them). The forms of values never are: a
     trigger may leave others in the session, and a cursor written in one form is read in another after a crash.
 
+    It keeps nobody waiting: asked back, it is given back before the next transaction, or at once where the asking thread
+    is the holder's own, which would wait for itself.
+
     There too a batch may be begun together with the end of the one before (`chains`): `begun` then tells of it, until
     it is taken up, or whatever else is done with the connection rolls it back.
     """
@@ -84,14 +88,17 @@ class BatchConnection:
         self._connection: Any = None
         self._stores: Stores | None = None
         self._began: str | None = None
+        self._thread = 0
+        self.is_wanted = self._was_wanted = False
         self.stage: tuple[str, ...] | None = None
 
     @property
     def connection(self) -> Any:
         """The psycopg connection, taken from the pool when first asked for."""
         if self._held is None:
+            self._thread, self.is_wanted = get_ident(), False
             with ExitStack() as stack:
-                self._connection = stack.enter_context(self._driver.sweep_connection())
+                self._connection = stack.enter_context(self._driver.sweep_connection(self._wanted))
                 if self._signal is not None:
                     stack.enter_context(cancel_on_abort(self._signal, self._connection))
                 if self._once is not None:
@@ -133,6 +140,26 @@ class BatchConnection:
         if held is not None:
             held.close()
 
+    def give_way(self, *, for_long: bool = False) -> None:
+        """Give the connection back where others wait for one; whoever asks for it next has their turn behind them.
+
+        Before what takes long, and needs none, it is enough that somebody ever waited.
+        """
+        if (self.is_wanted or (for_long and self._was_wanted)) and self._is_between_batches:
+            self.release()
+
+    def _wanted(self) -> None:
+        if self._thread == get_ident() and self._is_between_batches:
+            self.release()
+        else:
+            self.is_wanted = self._was_wanted = True
+
+    @property
+    def _is_between_batches(self) -> bool:
+        if self._held is None or self.begun is not None:
+            return False
+        return bool(self._connection.info.transaction_status == TransactionStatus.IDLE)
+
     @contextmanager
     def transaction(self, *, reads: bool = False) -> Iterator[str]:
         """Begin the batch's transaction and commit it; answers its marker. Everything else rolls back.
@@ -141,6 +168,7 @@ class BatchConnection:
         Raises CommitUnknown where the connection broke during the commit.
         """
         self.abandon()
+        self.give_way()
         connection = self.connection
         if self._is_pooled:
             self.stage = None  # the next transaction may run on another session, which has no such table

@@ -23,6 +23,7 @@ _PASSING: Final = {
 }
 _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300")
 _READ_ONLY: Final = "read-only server"
+_NO_ROOM: Final = "a free connection"
 
 
 class Patience:
@@ -78,6 +79,11 @@ def is_read_only(error: psycopg.Error) -> bool:
     return is_standby or isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 
+def is_without_room(error: BaseException) -> bool:
+    """Say whether there was no connection to be had, of a server that is there."""
+    return isinstance(error, DriverUnavailable) and "full" in error.meta
+
+
 def is_passing(error: BaseException) -> bool:
     """Say whether the batch is worth trying again smaller: a lock, a deadlock, a timeout, a page too large."""
     behind = database_error(error)
@@ -86,6 +92,8 @@ def is_passing(error: BaseException) -> bool:
 
 def name_of(error: BaseException) -> str:
     """Name the reason of a pause, as operators read it."""
+    if is_without_room(error):
+        return _NO_ROOM
     behind = database_error(error)
     if behind is not None and is_read_only(behind):
         return _READ_ONLY

@@ -25,8 +25,11 @@ _QUESTION_SECONDS: Final = 1.0
 class Lender(Protocol):
     """What lends connections in autocommit mode."""
 
-    def sweep_connection(self) -> AbstractContextManager[Any]:
-        """Lend one for batches."""
+    def sweep_connection(self, wanted: Callable[[], None] | None = None) -> AbstractContextManager[Any]:
+        """Lend one for batches; `wanted` is called where somebody waits for one meanwhile."""
+
+    def spare_connection(self) -> AbstractContextManager[Any]:
+        """Lend one more, if there is one within a second."""
 
     def question_connection(self) -> AbstractContextManager[Any]:
         """Lend one for a question of a moment."""
@@ -44,9 +47,13 @@ class PooledSource:
     def __hash__(self) -> int:
         return hash(id(self._pool))
 
-    def sweep_connection(self) -> AbstractContextManager[Any]:
+    def sweep_connection(self, wanted: Callable[[], None] | None = None) -> AbstractContextManager[Any]:  # noqa: ARG002 - a pool of psycopg's tells nobody
         """Lend one for batches."""
         return self._lent()
+
+    def spare_connection(self) -> AbstractContextManager[Any]:
+        """Lend one more, if there is one within a second."""
+        return self._lent(timeout=_QUESTION_SECONDS)
 
     def question_connection(self) -> AbstractContextManager[Any]:
         """Lend one for a question, if there is one within a second: the application's own work goes first."""

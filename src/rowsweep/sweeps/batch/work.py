@@ -144,6 +144,7 @@ class OutsideWork:
     def _run(self, at: Position, plan: Plan) -> BatchDone:
         call, held = self.call, self.call.finder.held
         reader = call.reader(at, plan.to, lock=False, within=held.transaction)
+        held.give_way(for_long=True)
         value = call.handler(call.batch(at, plan.to, reader))
         while True:
             try:
@@ -162,6 +163,7 @@ class OutsideWork:
         """Run the handler outside any transaction and write back in one; answer how many rows changed."""
         call, held = self.call, self.call.finder.held
         reader = call.reader(at, page.to, lock=False, within=held.transaction)
+        held.give_way(for_long=True)
         value = call.handler(call.batch(at, page.to, reader))
         with held.transaction():
             written = call.write(value, at, page.to, reader)

@@ -97,6 +97,7 @@ class ExecutorWork:
             self.call.finder.concerns(first.page)
             if first.coming is None:
                 return first, PageBack()
+            self.call.finder.held.give_way(for_long=True)
             back = self.calls.take(first.coming)
             if back.wants is None:
                 return first, back

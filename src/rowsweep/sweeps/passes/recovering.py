@@ -11,7 +11,7 @@ from rowsweep.errors import Interrupted, LeaseLost, RowsweepError
 from rowsweep.jobs.attempts.classify import Stop, decide
 from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.batch.connection import CommitUnknown
-from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, name_of
+from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, is_without_room, name_of
 from rowsweep.sweeps.passes.steered import SteeredPass
 from rowsweep.telemetry.events import emit
 
@@ -59,11 +59,14 @@ class RecoveringPass(SteeredPass):
             self._blame(error)
             raise error
         lost = unknown or is_lost_connection(error)
-        rows = self._size.rows
-        pause = self._patience.pause_seconds(rows=rows, lost=lost)
+        is_full = is_without_room(error)
+        pause = self._patience.pause_seconds(rows=1 if is_full else self._size.rows, lost=lost)
         if pause is None:
             self._blame(error)
             raise error
+        if is_full:
+            self._wait(pause, name_of(error))
+            return
         self._size.halve()
         behind = database_error(error)
         emit(

@@ -109,7 +109,6 @@ class UnseenLook(WriterWait):
             settings = settings_for(
                 self._sweep.spec, self._ctx.actor.tenant, cross_tenant=self._sweep.crosses_tenants, idle_ms=0
             )
-            self._source.connection  # noqa: B018 - held meanwhile: what holds one and asks for another must not wait for the snapshot's
             if not snapshot.take(self._sweep.place_on(host()), settings):
                 return None
             self._snapshot = snapshot

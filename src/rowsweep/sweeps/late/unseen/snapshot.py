@@ -56,8 +56,8 @@ class EndSnapshot:
     def take(self, place: Lender, settings: Mapping[str, str]) -> bool:
         """Take it on a connection of its own; False where that cannot be had now, and another one be free besides."""
         try:
-            with place.sweep_connection():
-                connection = self._connection = self._ending.enter_context(place.sweep_connection())
+            with place.spare_connection():
+                connection = self._connection = self._ending.enter_context(place.spare_connection())
             self._ending.enter_context(cancel_on_abort(self._signal, connection))
             connection.execute(f"{_BEGIN}; {of_transaction(settings)}", prepare=False)
             if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
