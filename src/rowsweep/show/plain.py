@@ -44,6 +44,7 @@ def details(snapshot: Snapshot) -> list[tuple[str, str]]:
             for shard in snapshot.shards
         ),
         ("removed" if snapshot.kind == "purge" else "written", f"{values.number(snapshot.written)} rows"),
+        ("exported to", clean(snapshot.destination or "")),
         ("trouble", facts.trouble(snapshot) or ""),
         *governing(snapshot),
         ("input", "" if snapshot.input is None else clean(_json(snapshot.input))),

@@ -104,6 +104,9 @@ class Sweep(JobHandle[In, dict[str, Any]], Generic[In]):
     def check_here(self, app: Host, tenant: str | None) -> None:
         """Check the declaration against the database that is swept, writing nothing."""
 
+    def check_place(self, value: In | None, run_id: UUID, *, is_worked_here: bool) -> None:
+        """Refuse a launch that would write where something else lies; nothing but an export writes anywhere."""
+
     def noted(self, options: Any) -> Any:
         """Answer a run's options with the rate declared now, for who looks at the run without its declaration."""
         own = {name: value for name, value in (options or {}).items() if name != "declared_rate"}

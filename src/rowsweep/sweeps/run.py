@@ -48,6 +48,7 @@ class Host(Protocol):
     actor: str | None
     app_version: str | None
     sweep_health: tuple[HealthCheck, ...]
+    works_launched: bool
 
     @property
     def driver(self) -> Driver:

@@ -29,7 +29,8 @@ class Snapshot:
     `words` says its state in words, also where that is derived ("stalled", "retrying at …"). `percent` is of 100 and
     None where the total is unknown; `rows_per_second` and `eta_seconds` are over active time only, None where there is
     nothing honest to say. `batch_rows` and `batch_ms` are means of the batches since the snapshot before, else of all.
-    `shards` is empty where the run is one job. `quiet_seconds` is how old the figures are, where they are older than a
+    `shards` is empty where the run is one job. `destination` is where an export writes, without any secret, once its
+    pass has begun. `quiet_seconds` is how old the figures are, where they are older than a
     run at work has them: its worker may be gone, which shows for certain once its lease lapses. Else None.
     """
 
@@ -65,6 +66,7 @@ class Snapshot:
     options: Any
     samples: tuple[tuple[float, int], ...]
     shards: tuple[ShardSnapshot, ...] = ()
+    destination: str | None = None
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None
@@ -122,6 +124,7 @@ def snapshot_of(row: Backfill, before: Snapshot | None = None) -> Snapshot:
         options=row.options,
         samples=samples,
         shards=shards_of(row, total),
+        destination=row.options.get("destination") if isinstance(row.options, dict) else None,
         started_at=row.started_at,
         updated_at=row.updated_at,
         finished_at=row.finished_at,

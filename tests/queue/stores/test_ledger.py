@@ -241,7 +241,10 @@ def test_what_a_governor_did_adds_up_beside_the_other_options(world: World) -> N
 
 
 def test_a_row_taken_up_again_has_the_rate_that_is_declared_now_and_its_own_options(world: World) -> None:
-    """N-122, D-6: a deploy in between may have changed it, or removed it; what was asked for stays."""
+    """N-122, D-6: a deploy in between may have changed it, or removed it; what was asked for stays.
+
+    Where an export writes is noted once its pass knows it, and stays too.
+    """
     job = world.running("totals")
 
     def options(**given: Any) -> Any:
@@ -252,6 +255,9 @@ def test_a_row_taken_up_again_has_the_rate_that_is_declared_now_and_its_own_opti
     taken_up = options(declared_rate="6/s", batch_rows=8)
     assert (taken_up["declared_rate"], taken_up["batch_rows"], taken_up["rate"]) == ("6/s", 7, "9/s")
     assert "declared_rate" not in options()
+    assert options(destination="/out")["destination"] == "/out"
+    later = options(declared_rate="6/s")
+    assert (later["declared_rate"], later["destination"], later["rate"]) == ("6/s", "/out", "9/s")
     bare = world.running("bare")
     assert world.ledger.start(new_backfill(bare.run_id)).options is None
     assert world.ledger.start(new_backfill(bare.run_id)).options is None

@@ -15,6 +15,8 @@ from rowsweep.errors import DestinationTaken, InvalidDeclaration, InvalidOption,
 from rowsweep.sweeps.export.places.local import LocalDraft
 from rowsweep.sweeps.export.places.place import resolve
 from rowsweep.sweeps.export.position import as_position
+from rowsweep.show.html.run import snapshot_html
+from rowsweep.show.plain import details
 from tests.sweeps.field import NOW, Field
 
 ORDERS = rs.Rows("orders")
@@ -337,3 +339,59 @@ def test_a_file_is_no_place_for_an_export(field: Field, tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="is, or lies in, a file"):
         rs.read_export(tmp_path / "orders.parquet")
     assert (tmp_path / "orders.parquet").read_text() == "mine"
+
+
+# -- at the launch --------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_refuses_a_folder_that_holds_another_export_where_it_is_worked(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-095: at once, and nothing is on the queue or in the ledger; also where `to` is a function of the input."""
+    field.orders(10)
+    field.sweep(exporting("first", tmp_path / "monday"))
+    monkeypatch.setattr(field.app, "works_launched", True)
+    monkeypatch.setattr(field.app, "work_here", lambda: None)
+    second = exporting("second", tmp_path, to=lambda day: tmp_path / day, input=str)
+    with pytest.raises(DestinationTaken, match="'first'"):
+        second.launch("monday")
+    assert field.queue_sql("select count(*) from {x_backfills} where name = 'second'") == [(0,)]
+    assert field.queue_sql("select count(*) from {x_jobs} where name = 'second'") == [(0,)]
+    second.launch("tuesday")
+    assert second.launch("tuesday").attached
+    exporting("third", tmp_path / "monday", overwrite=True).launch()
+
+
+def test_a_launch_for_a_fleet_says_nothing_of_a_folder_of_its_own_machine(field: Field, tmp_path: Path) -> None:
+    """N-095, S-211: the folder that counts is the worker's, whose run refuses it."""
+    field.orders(10)
+    field.sweep(exporting("first", tmp_path))
+    assert "'first'" in refused(field, exporting("second", tmp_path))
+
+
+def test_a_place_that_cannot_be_asked_at_the_launch_is_left_to_the_run(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-211: a function that answers only on workers, and a store that nobody may list from here."""
+    field.orders(10)
+    monkeypatch.setattr(field.app, "works_launched", True)
+    monkeypatch.setattr(field.app, "work_here", lambda: None)
+
+    def on_workers() -> Path:
+        raise KeyError("EXPORT_ROOT")
+
+    exporting("function", tmp_path, to=on_workers).launch()
+    exporting("store", tmp_path, to="s3://bucket/orders?scheme=nonsense").launch()
+
+
+def test_where_an_export_went_is_shown(field: Field, tmp_path: Path) -> None:
+    """N-102: in the snapshot and in every view of it, once its pass knows the place."""
+    field.orders(10)
+    run = exporting("first", tmp_path / "out").launch()
+    assert run.snapshot().destination is None
+    field.finish(run)
+    seen = run.snapshot()
+    assert seen.destination == str(tmp_path / "out")
+    assert ("exported to", str(tmp_path / "out")) in details(seen)
+    assert str(tmp_path / "out") in snapshot_html(seen)
+    assert "options" not in dict(details(seen))

@@ -237,13 +237,14 @@ def test_a_late_upload_of_the_same_size_is_found_by_the_store_s_checksum(
 
 
 def test_a_store_is_taken_and_overwritten_as_a_folder_is(field: Field, lake: str) -> None:
-    """N-095, N-124: another export's objects are refused, or replaced without a stale tail."""
+    """N-095, N-124: another export's objects are refused, at the launch already, or replaced without a stale tail."""
     field.orders(10)
-    field.sweep(exporting("first", lake))
-    run = exporting("second", lake).launch()
-    with pytest.raises(SweepFailed, match="'first'"):
-        field.finish(run)
-    assert field.row(run).last_error_code == DestinationTaken.code
+    first = exporting("first", lake).launch()
+    field.finish(first)
+    assert first.snapshot().destination == lake.partition("?")[0]
+    with pytest.raises(DestinationTaken, match="'first'"):
+        exporting("second", lake).launch()
+    assert field.queue_sql("select count(*) from {x_backfills} where name = 'second'") == [(0,)]
     field.sql("delete from orders where id > 3")
     field.sweep(exporting("third", lake, overwrite=True))
     assert objects(lake) == ["_SUCCESS", "_manifest.json", "part-00000.parquet"]

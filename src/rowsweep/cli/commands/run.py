@@ -71,6 +71,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
     with session.app(declares=True, shipped=True) as app:
         sweep = get_sweep(name)
         more = confirmation(sweep, confirm)
+        app.works_launched = True
         launched = sweep.launch(
             value, force=force, rate=rate, batch_rows=batch_rows, on_error=on_error, max_rejected=max_rejected, **more
         )

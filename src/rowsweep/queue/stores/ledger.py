@@ -184,7 +184,7 @@ class LedgerStore(Protocol):
     def start(self, row: NewBackfill) -> Backfill:
         """Open the ledger row, or take up the one that is there with the new checksum and version.
 
-        Of its options only `declared_rate` is taken anew: all else is the run's own.
+        Of its options `declared_rate` is taken anew, and a `destination` where there is one: all else is the run's own.
         """
 
     def progress(self, close: BatchClose) -> BatchClosed:

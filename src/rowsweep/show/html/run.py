@@ -119,6 +119,7 @@ def more(snapshot: Snapshot) -> str:
         if name
         in (
             "run",
+            "exported to",
             "held back",
             "slowed down",
             "health",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.show.words import values
 from rowsweep.show.words.clean import clean, one_line
 
 if TYPE_CHECKING:
     from rowsweep.sweeps.snapshot import Snapshot
+
+
+_REPORTED: Final = ("governor", "late", "declared_rate", "destination")
 
 
 def held_words(snapshot: Snapshot) -> str:
@@ -62,7 +65,7 @@ def governing(snapshot: Snapshot) -> list[tuple[str, str]]:
 def asked(snapshot: Snapshot) -> dict[str, Any]:
     """Answer the run's options without what its pass reports there."""
     options = snapshot.options if isinstance(snapshot.options, dict) else {}
-    return {name: value for name, value in options.items() if name not in ("governor", "late", "declared_rate")}
+    return {name: value for name, value in options.items() if name not in _REPORTED}
 
 
 def _by_name(seconds: dict[str, float]) -> str:

@@ -14,6 +14,8 @@ from rowsweep.sweeps.handle import TableSweep, sweep_options
 from rowsweep.sweeps.keyset.rows import Rows
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     import polars as pl
 
     from rowsweep.steps.context import RunCtx
@@ -44,6 +46,12 @@ class Export(TableSweep[In]):
         from rowsweep.sweeps.export.preview import preview
 
         return preview(self, n, value)
+
+    def check_place(self, value: In | None, run_id: UUID, *, is_worked_here: bool) -> None:
+        """Refuse a launch whose place holds another export, as far as that can be seen from here."""
+        from rowsweep.sweeps.export.vacancy import refuse_taken
+
+        refuse_taken(self, value, run_id, is_worked_here=is_worked_here)
 
     def describe(self) -> dict[str, Any]:
         """Answer the declaration as plain JSON."""
@@ -81,7 +89,7 @@ def export_rows(  # noqa: PLR0913 - what an export is declared by
     """Declare an export of a table's rows into `to`, one object a part, `part-00000.parquet` and on.
 
     `to` is a path, a URI that `pyarrow.fs` opens (`s3://bucket/orders`), or a function of the input that answers one;
-    it is asked once a run. `format` is "parquet", "csv", "ndjson" or "arrow", or its options such as
+    it is asked once by a run, and before by a launch in the process that works it, which looks whether the place is free. `format` is "parquet", "csv", "ndjson" or "arrow", or its options such as
     `rs.Parquet(compression="snappy")`. A part spans `part_rows` keys, fewer rows where `where` leaves some out, and
     sees one moment of the table. Columns and types are fixed from the catalog when the run starts; those in `as_text`
     are exported as their text. Nothing is read across tenants.

@@ -48,9 +48,24 @@ class Destination:
         Done again after a crash it goes on. Raises DestinationTaken for another export's objects.
         """
         sizes = self.place.sizes()
+        former = self.check_free(overwrite=overwrite, sizes=sizes)
+        if former is None:
+            return
+        # First the word that it is whole, last what names the objects: a crash between leaves enough to go on by.
+        for name in (SUCCESS, *former, MANIFEST):
+            if name in sizes:
+                self.place.remove(name)
+        self.place.write(MARKER, json.dumps(self._claim()).encode())
+
+    def check_free(self, *, overwrite: bool, sizes: dict[str, int] | None = None) -> list[str] | None:
+        """Answer the parts that a former export left and may be replaced; None where the place is this run's already.
+
+        Raises DestinationTaken for another export's objects.
+        """
+        sizes = self.place.sizes() if sizes is None else sizes
         marker, manifest = (self._document(name, sizes) for name in (MARKER, MANIFEST))
         if marker.get("run_id") == str(self.run_id):
-            return
+            return None
         former = self._former(marker, manifest, sizes)
         strays = sorted(name for name in sizes if _PART.fullmatch(name) and name not in former)
         found = MANIFEST if MANIFEST in sizes else MARKER if MARKER in sizes else (strays or [""])[0]
@@ -58,11 +73,7 @@ class Destination:
             raise self._taken(manifest or marker, found)
         if strays:
             raise self._strange(strays)
-        # First the word that it is whole, last what names the objects: a crash between leaves enough to go on by.
-        for name in (SUCCESS, *former, MANIFEST):
-            if name in sizes:
-                self.place.remove(name)
-        self.place.write(MARKER, json.dumps(self._claim()).encode())
+        return former
 
     def check(self) -> None:
         """Refuse to go on in a place that another export has taken meanwhile."""

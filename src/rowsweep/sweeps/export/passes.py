@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.clock import SystemClock
@@ -20,6 +21,7 @@ from rowsweep.sweeps.passes.table import Pass
 from rowsweep.sweeps.setup import statements_for
 
 if TYPE_CHECKING:
+    from rowsweep.queue.stores.ledger import Backfill, NewBackfill
     from rowsweep.sweeps.export.declare import Export
     from rowsweep.sweeps.setup import Setup
 
@@ -62,6 +64,10 @@ class ExportPass(Pass):
             suffix=self._sweep.spec.format.suffix,
             shard=shard_number(self._ctx.record.concurrency_key),
         )
+
+    def _new_row(self, known: Backfill | None) -> NewBackfill:
+        row = super()._new_row(known)
+        return replace(row, options={**(row.options or {}), "destination": self._destination.place.shown})
 
     def _first_size(self) -> ReadSize:
         return self._size

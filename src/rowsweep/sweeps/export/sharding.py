@@ -30,7 +30,8 @@ class ExportShardPass(Sharded, ExportPass):
             setup = set_up_export(self._source.connection, spec, where)
             ranges = self._divide(setup.rows)
         self._release()
-        self._at_place(where).take(overwrite=spec.overwrite)
+        self._destination = self._at_place(where)
+        self._destination.take(overwrite=spec.overwrite)
         stored = replace(setup, rows=replace(setup.rows, shards=len(ranges))).as_json()
         with self._held.transaction():
             return self._store(stored, ranges, known)

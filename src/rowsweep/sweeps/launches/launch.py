@@ -94,6 +94,8 @@ def launch(sweep: Sweep[Any], value: Any, options: LaunchOptions) -> Run:
         return _attached(app, sweep, live)
     gate.ask(sweep.asked(request.input), ledger, force=options.force)
     sweep.check_here(app, request.tenant_id)
+    parsed = sweep.options.input.parse(request.input)
+    sweep.check_place(parsed, request.run_id, is_worked_here=app.works_launched)
     run = _enqueue(app, sweep, request, options)
     app.work_here()
     return run

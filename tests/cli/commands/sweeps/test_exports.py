@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import psycopg
@@ -38,10 +39,13 @@ def test_an_export_is_listed_previewed_run_and_in_the_ledger(things: CommandLine
     assert rs.read_export("out", verify=True).collect()["id"].to_list() == list(range(11, 101))
     (row,) = things("ledger", "--kind", "export", "--json").json
     assert (row["name"], row["kind"], row["status"], row["rows"]) == ("archive", "export", "done", 90)
-    assert "90 row" in things("sweeps", "show", "archive").out
-    refused = things("run", "archive")
+    shown = things("sweeps", "show", "archive").out
+    assert "90 row" in shown
+    assert f"exported to  {Path('out').absolute()}" in shown
+    refused = things("run", "archive", "--json")
     assert refused.code == 1
-    assert "X_EXPORT_DESTINATION_TAKEN" in refused.err + refused.out
+    assert json.loads(refused.err)["code"] == "X_EXPORT_DESTINATION_TAKEN"
+    assert len(things("ledger", "--kind", "export", "--json").json) == 1
 
 
 def test_the_shards_of_an_export_are_worked_by_one_command_and_shown_each(things: CommandLine) -> None:

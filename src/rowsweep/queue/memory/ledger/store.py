@@ -40,7 +40,7 @@ class MemoryLedger:
 
     @locked
     def start(self, row: NewBackfill) -> Backfill:
-        """Open the row, or take up the one that is there with the new checksum, version and declared rate."""
+        """Open the row, or take up the one that is there with the new checksum, version and declarations."""
         state, now = self._state, self._state.now()
         there = state.ledger.get(row.run_id)
         if there is None:
@@ -50,7 +50,7 @@ class MemoryLedger:
                 there,
                 checksum=row.checksum,
                 app_version=row.app_version,
-                options=_with_declared_rate(there, row),
+                options=_with_noted(there, row),
                 updated_at=now,
             )
         return self._answer(state.ledger[row.run_id])
@@ -203,14 +203,13 @@ def _figures(totals: SweepTotals) -> dict[str, Any]:
     return figures if totals.samples is None else figures | {"samples": jsonb.bind(totals.samples)}
 
 
-def _with_declared_rate(there: Backfill, row: NewBackfill) -> Any:
+def _with_noted(there: Backfill, row: NewBackfill) -> Any:
     kept: Any = jsonb.read(there.options)
-    declared = row.options.get("declared_rate") if isinstance(row.options, dict) else None
-    if declared is not None:
-        kept = {**(kept or {}), "declared_rate": declared}
-    elif kept is not None:
+    given = row.options if isinstance(row.options, dict) else {}
+    noted = {name: given[name] for name in ("declared_rate", "destination") if given.get(name) is not None}
+    if kept is not None:
         kept = {name: value for name, value in kept.items() if name != "declared_rate"}
-    return jsonb.bind(kept)
+    return jsonb.bind({**(kept or {}), **noted} if noted else kept)
 
 
 def _opened(row: NewBackfill, now: datetime) -> Backfill:

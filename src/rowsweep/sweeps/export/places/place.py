@@ -62,9 +62,14 @@ class Place(Protocol):
         """Answer the store's own checksum of an object; None where it gives none."""
 
 
+def is_store(where: str) -> bool:
+    """Say whether what `resolve` answered is a store's, and not a folder of whatever machine asks."""
+    return bool(_scheme(where))
+
+
 def open_place(where: str) -> Place:
     """Open the place that `resolve` answered."""
-    if _scheme(where):
+    if is_store(where):
         from rowsweep.sweeps.export.places.store import StorePlace
 
         return StorePlace(where)

@@ -7,8 +7,10 @@ values (%(run_id)s::uuid, %(name)s::text, %(kind)s::text, %(checksum)s::text, %(
         statement_timestamp(), statement_timestamp())
 on conflict (run_id) do update
 set checksum = excluded.checksum, app_version = excluded.app_version, updated_at = excluded.updated_at,
-    options = case when excluded.options -> 'declared_rate' is null then b.options - 'declared_rate'
-      else coalesce(b.options, '{}') || jsonb_build_object('declared_rate', excluded.options -> 'declared_rate') end
+    options = case when excluded.options ?| '{declared_rate,destination}'
+      then coalesce(b.options - 'declared_rate', '{}') || jsonb_strip_nulls(jsonb_build_object(
+        'declared_rate', excluded.options -> 'declared_rate', 'destination', excluded.options -> 'destination'))
+      else b.options - 'declared_rate' end
 returning b.run_id;
 
 -- name: progress
