@@ -187,7 +187,8 @@ class Driver(Protocol):
     def sweep_connection(self, wanted: Callable[[], None] | None = None) -> AbstractContextManager[Any]:
         """Lend a connection for a sweep's batches, in autocommit mode; closed, not returned, if left in a transaction.
 
-        `wanted` is called, on whatever thread, where somebody waits for a connection while this one is lent. Raises NotImplementedByDriver where the driver keeps no tables.
+        `wanted` is called, on whatever thread, where somebody waits for a connection while this one is lent.
+        Raises NotImplementedByDriver where the driver keeps no tables.
         """
 
     def listen(self) -> WakeSource | None:

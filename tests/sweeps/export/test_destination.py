@@ -12,11 +12,11 @@ import pytest
 
 import rowsweep as rs
 from rowsweep.errors import DestinationTaken, InvalidDeclaration, InvalidOption, PartChanged, SweepFailed
+from rowsweep.show.html.run import snapshot_html
+from rowsweep.show.plain import details
 from rowsweep.sweeps.export.places.local import LocalDraft
 from rowsweep.sweeps.export.places.place import resolve
 from rowsweep.sweeps.export.position import as_position
-from rowsweep.show.html.run import snapshot_html
-from rowsweep.show.plain import details
 from tests.sweeps.field import NOW, Field
 
 ORDERS = rs.Rows("orders")

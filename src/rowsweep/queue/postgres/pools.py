@@ -161,7 +161,7 @@ class Pools:
                     ) from error
 
     def _ask_back(self, pool: Pool) -> None:
-        """Tell all who hold one of `work` that somebody waits; who holds one on this very thread gives it back at once."""
+        """Tell all who hold one of `work` that somebody waits; on this very thread it is given back at once."""
         opened = self._here()
         for wanted in list(opened.holders) if pool is opened.work else ():
             wanted()

@@ -57,8 +57,8 @@ class BatchConnection:
     timeouts are set once for as long as the connection is held (its pool resets them). The forms of values never are: a
     trigger may leave others in the session, and a cursor written in one form is read in another after a crash.
 
-    It keeps nobody waiting: asked back, it is given back before the next transaction, or at once where the asking thread
-    is the holder's own, which would wait for itself.
+    It keeps nobody waiting: asked back, it is given back before the next transaction, or at once where the asking
+    thread is the holder's own, which would wait for itself.
 
     There too a batch may be begun together with the end of the one before (`chains`): `begun` then tells of it, until
     it is taken up, or whatever else is done with the connection rolls it back.

@@ -89,8 +89,9 @@ def export_rows(  # noqa: PLR0913 - what an export is declared by
     """Declare an export of a table's rows into `to`, one object a part, `part-00000.parquet` and on.
 
     `to` is a path, a URI that `pyarrow.fs` opens (`s3://bucket/orders`), or a function of the input that answers one;
-    it is asked once by a run, and before by a launch in the process that works it, which looks whether the place is free. `format` is "parquet", "csv", "ndjson" or "arrow", or its options such as
-    `rs.Parquet(compression="snappy")`. A part spans `part_rows` keys, fewer rows where `where` leaves some out, and
+    it is asked once by a run, and before by a launch in the process that works it, which looks whether the place is
+    free. `format` is "parquet", "csv", "ndjson" or "arrow", or its options such as `rs.Parquet(compression="snappy")`.
+    A part spans `part_rows` keys, fewer rows where `where` leaves some out, and
     sees one moment of the table. Columns and types are fixed from the catalog when the run starts; those in `as_text`
     are exported as their text. Nothing is read across tenants.
 

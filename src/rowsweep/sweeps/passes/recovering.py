@@ -11,7 +11,14 @@ from rowsweep.errors import Interrupted, LeaseLost, RowsweepError
 from rowsweep.jobs.attempts.classify import Stop, decide
 from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.batch.connection import CommitUnknown
-from rowsweep.sweeps.batch.patience import Patience, database_error, is_lost_connection, is_passing, is_without_room, name_of
+from rowsweep.sweeps.batch.patience import (
+    Patience,
+    database_error,
+    is_lost_connection,
+    is_passing,
+    is_without_room,
+    name_of,
+)
 from rowsweep.sweeps.passes.steered import SteeredPass
 from rowsweep.telemetry.events import emit
 
