@@ -63,7 +63,8 @@ class App:
         self.outbox = outbox
         self.sweep_health: tuple[HealthCheck, ...] = ()
         self._driver = driver
-        self.works_launched = work
+        self._works = work
+        self.works_launched = work  # also where a worker of the caller's own does
         self._context = context or (lambda: None)
         self.agents = Agents(self)
         self._poller: Poller | None = None
@@ -156,7 +157,7 @@ class App:
 
     def work_here(self) -> None:
         """Work what this process has declared, unless it was connected with `work=False`."""
-        if self.works_launched:
+        if self._works:
             self.work()
 
     def enqueue(self, requests: Sequence[NewJob], *, tx: Any = None, outbox: bool = False) -> list[EnqueueResult]:

@@ -351,7 +351,6 @@ def test_a_launch_refuses_a_folder_that_holds_another_export_where_it_is_worked(
     field.orders(10)
     field.sweep(exporting("first", tmp_path / "monday"))
     monkeypatch.setattr(field.app, "works_launched", True)
-    monkeypatch.setattr(field.app, "work_here", lambda: None)
     second = exporting("second", tmp_path, to=lambda day: tmp_path / day, input=str)
     with pytest.raises(DestinationTaken, match="'first'"):
         second.launch("monday")
@@ -375,7 +374,6 @@ def test_a_place_that_cannot_be_asked_at_the_launch_is_left_to_the_run(
     """S-211: a function that answers only on workers, and a store that nobody may list from here."""
     field.orders(10)
     monkeypatch.setattr(field.app, "works_launched", True)
-    monkeypatch.setattr(field.app, "work_here", lambda: None)
 
     def on_workers() -> Path:
         raise KeyError("EXPORT_ROOT")

@@ -373,7 +373,7 @@ def test_nothing_is_launched_before_anything_is_connected(field: Field) -> None:
 def test_a_launch_works_in_this_process_unless_told_otherwise(field: Field) -> None:
     """N-072: one worker for what is declared here, on its queues."""
     field.orders(40)
-    field.app.works_launched = True
+    field.app._works = True
     sweep = totals(queue="slow", batch_rows=4)
     assert sweep.launch().wait(timeout="20s")["rows"] == 40
     inside, go_on = threading.Event(), threading.Event()
