@@ -75,6 +75,22 @@ def test_a_transaction_carries_the_tenant_and_leaves_nothing_behind(postgres: Sh
     assert postgres.until_state(other, "done").result == [""]
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_transaction_that_sql_has_ended_is_refused(postgres: Shop, end: str) -> None:
+    """N-117: its fence would speak for nothing; not tried again, since what it wrote stands."""
+
+    @job(tenant="none", retry=NOW)
+    def work(ctx: Ctx) -> None:
+        with ctx.transaction() as tx:
+            tx.execute(end)
+            tx.execute("select 1")
+
+    job_id = postgres.enqueue(work)
+    postgres.running()
+    row = postgres.until_state(job_id, "dead")
+    assert (row.last_error_code, row.attempt, row.stop_reason) == ("X_SWEEP_TRANSACTION_ENDED", 1, "terminal")
+
+
 def test_a_transaction_of_a_lost_claim_rolls_back(
     postgres: Shop, queue_connection: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -63,6 +63,38 @@ def test_a_manual_stop_waits_for_the_run_and_takes_no_more(shop: Shop, caplog: p
     assert (stopped["processed"], stopped["interrupted"]) == (1, 0)
 
 
+@pytest.mark.parametrize("where", ["body", "coroutine", "hook"])
+def test_a_worker_that_is_stopped_by_a_run_of_its_own_stops_once_that_has_ended(shop: Shop, where: str) -> None:
+    """S-305: it would wait for itself."""
+    seen: list[str] = []
+
+    def stop() -> str:
+        worker.stop("enough")
+        seen.append(worker.state)
+        return worker.state
+
+    async def in_coroutine(_: Ctx) -> str:
+        return stop()
+
+    def in_body(_: Ctx) -> str | None:
+        return None if where == "hook" else stop()
+
+    work = job(
+        "work",
+        in_coroutine if where == "coroutine" else in_body,
+        tenant="none",
+        on_settled=(lambda _: stop()) if where == "hook" else None,
+    )
+    worker = shop.worker()
+    job_id = shop.enqueue(work)
+    worker.start()
+    assert shop.until_state(job_id, "done").last_error is None
+    until(lambda: worker.state == "stopped")
+    assert seen == ["draining"]
+    worker.start()
+    assert worker.state == "running"
+
+
 def test_a_shutdown_lets_a_run_finish_within_the_budget(shop: Shop) -> None:
     """S-293, S-298, S-302: nothing is aborted before the margin."""
     gate = Gate()

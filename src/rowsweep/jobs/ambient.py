@@ -31,11 +31,15 @@ class Enqueuer(Protocol):
 
 @dataclass(slots=True)
 class Surroundings:
-    """The run that a call is made in: of which job, and its tenant. Never changed; one is made for every run."""
+    """The run that a call is made in: of which job, its tenant, and by which worker.
+
+    Never changed; one is made for every run.
+    """
 
     job: str
     job_id: object
     tenant: str | None
+    worker_id: str | None = None
 
     @property
     def attribution(self) -> str:
@@ -119,6 +123,12 @@ def enclosing_tenant() -> str | None:
     """Answer the tenant of the run this call is made in."""
     run = _run.get()
     return None if run is None else run.tenant
+
+
+def enclosing_worker() -> str | None:
+    """Answer the id of the worker whose run, or whose hook, this call is made in."""
+    run = _run.get()
+    return None if run is None else run.worker_id
 
 
 def enter_run(surroundings: Surroundings) -> Token[Surroundings | None]:

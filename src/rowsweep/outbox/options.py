@@ -30,7 +30,7 @@ class RelayOptions:
 
     def __post_init__(self) -> None:
         count(self.batch, option="batch", minimum=1, maximum=1_000)
-        count(self.attempts, option="attempts", minimum=1)
+        count(self.attempts, option="attempts", minimum=1, maximum=1_000_000)
         duration(self.keep, option="keep")
         for option in ("lease", "poll", "poll_with_wake", "poll_floor"):
             if duration(getattr(self, option), option=option) <= timedelta(0):

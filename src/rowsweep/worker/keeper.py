@@ -113,7 +113,8 @@ class Keeper:
         """Revoke the claim and report it once; a run whose end was decided is the settle's own business."""
         job = flight.job
         reason = LeaseLost(
-            f"The worker lost its claim of job {job.id} ({job.name}): {why}; the queue delivers it again.",
+            f"The worker lost its claim of job {job.id} ({job.name}): {why}; where nobody has ended it, the queue "
+            "delivers it again.",
             fix=f"rowsweep jobs show {job.id}",
             meta={"job_id": str(job.id), "worker_id": self._worker_id, "claim": flight.claim.claim},
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowsweep.clock import SystemClock, real_seconds_until
 from rowsweep.errors import Draining, InvalidOption
+from rowsweep.jobs import ambient
 from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle as process_lifecycle
 from rowsweep.telemetry.events import emit
@@ -147,6 +148,7 @@ class Worker:
         """Drain and stop; answers when everything is closed, and at once where it was.
 
         `deadline_at` is a reading of the real monotonic clock; without one it waits for as long as the runs take.
+        Called in a run or a hook of its own it only begins: the worker stops once they have ended.
         """
         self._leave_to_parent()
         with self._lock:
@@ -156,7 +158,11 @@ class Worker:
                 return
             self._begin_drain(drain, reason, deadline_at)
             is_first, self._is_torn_down = not self._is_torn_down, True
-        if is_first:
+        if ambient.enclosing_worker() == crew.id:
+            if is_first:
+                given = (crew, drain, deadline_at)
+                threading.Thread(target=self._tear_down, args=given, name="rowsweep-stop", daemon=True).start()
+        elif is_first:
             self._tear_down(crew, drain, deadline_at)
         else:
             stopped.wait(real_seconds_until(deadline_at))

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from rowsweep.errors import RowsweepError
+from rowsweep.errors import InvalidOption, RowsweepError
 from rowsweep.queue.stores.outbox import StagedJob
 from tests.queue.world import World, new_job
 
@@ -227,3 +227,10 @@ def test_newest_rows_are_listed_first_up_to_the_limit(world: World) -> None:
     staged = stage(world, *(f"job-{number}" for number in range(5)))
     assert ids(world.outbox.list(limit=2)) == [staged[4], staged[3]]
     assert world.outbox.list(limit=0) == []
+
+
+@pytest.mark.parametrize("limit", [-1, True, 1.5, 2**63])
+def test_a_list_s_limit_that_is_no_count_is_refused(world: World, limit: Any) -> None:
+    """S-355, D-35."""
+    with pytest.raises(InvalidOption):
+        world.outbox.list(limit=limit)

@@ -135,6 +135,16 @@ def _refuse(verb: str) -> NoReturn:
     )
 
 
+def refuse_ended(connection: psycopg.Connection[Any]) -> None:
+    """Refuse a transaction that SQL in it has ended: what follows commits by itself. TransactionEnded."""
+    if connection.info.transaction_status is TransactionStatus.IDLE:
+        raise TransactionEnded(
+            "COMMIT or ROLLBACK was sent as SQL inside a transaction that rowsweep ends: what was written before it "
+            "and what came after do not stand or fall together, nor with the claim of a run.",
+            fix="remove the COMMIT; savepoints are `with tx.transaction():`",
+        )
+
+
 def full_dsn(dsn: str) -> str:
     """Answer the DSN with the package's name, time limits and encoding, where it does not set its own.
 

@@ -11,7 +11,7 @@ from rowsweep.queue.contract import Stores, Transaction
 from rowsweep.queue.postgres import install as schema_install
 from rowsweep.queue.postgres.bus import PostgresEventBus
 from rowsweep.queue.postgres.callers import begun, held_by, joinable
-from rowsweep.queue.postgres.connections import Connections
+from rowsweep.queue.postgres.connections import Connections, refuse_ended
 from rowsweep.queue.postgres.outbox.places import CallersOutboxes
 from rowsweep.queue.postgres.outbox.store import PostgresOutbox
 from rowsweep.queue.postgres.place import Place
@@ -112,6 +112,7 @@ class PostgresDriver:
                 connection.execute("select set_config(%s, %s, true)", [name, value])
             session = JoinedSession(connection, self._place, own=True)
             yield Transaction(stores=_stores_over(session), connection=connection)
+            refuse_ended(connection)
 
     def join(self, connection: Any) -> Stores:
         """Answer the stores over a psycopg connection, or one of SQLAlchemy or Django that holds one."""

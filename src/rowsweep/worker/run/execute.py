@@ -126,7 +126,7 @@ class Executor:
             run=flight,
             new_runner=self._new_runner,
         )
-        token = ambient.enter_run(Surroundings(job.name, job.id, tenant))
+        token = ambient.enter_run(Surroundings(job.name, job.id, tenant, job.claimed_by))
         try:
             flight.signal.raise_if_aborted()
             answer = handle.body(ctx, value) if handle.takes_input else handle.body(ctx)

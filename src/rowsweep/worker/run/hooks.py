@@ -76,6 +76,7 @@ class Hooks:
 
     def __init__(self, equipment: Equipment, loop: LoopThread, caught_up: Callable[[], None]) -> None:
         options = equipment.options
+        self._worker_id = equipment.worker_id
         self._drain_signal = equipment.drain_signal
         self._loop = loop
         self._caught_up = caught_up
@@ -168,7 +169,7 @@ class Hooks:
 
     def _call(self, announcement: Announcement, settled: Settled[Any, Any], tenant: str | None) -> None:
         job = announcement.job
-        with ambient.inside_run(Surroundings(job=job.name, job_id=job.id, tenant=tenant)):
+        with ambient.inside_run(Surroundings(job.name, job.id, tenant, self._worker_id)):
             answer = announcement.hook(settled)
             if inspect.isawaitable(answer):
                 self._loop.run(answer, RunSignal())

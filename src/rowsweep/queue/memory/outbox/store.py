@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import InvariantBroken
+from rowsweep.options import row_count
 from rowsweep.queue.memory import jsonb
 from rowsweep.queue.memory.state import locked
 from rowsweep.queue.records import DEFAULT_QUEUE
@@ -95,8 +96,9 @@ class MemoryOutbox:
     @locked
     def list(self, *, status: StagedStatus | None = None, limit: int = 100) -> list[StagedJob]:
         """Answer rows, newest first."""
+        most = row_count(limit)
         rows = [row for _, row in sorted(self._state.outbox.items(), reverse=True) if status in (None, row.status)]
-        return [_answer(row) for row in rows[:limit]]
+        return [_answer(row) for row in rows[:most]]
 
     @locked
     def retry(self, ids: Sequence[UUID] | None = None) -> builtins.list[UUID]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rowsweep.jobs.request import NewJob
+from rowsweep.options import row_count
 from rowsweep.queue.postgres.statements.sql import load
 from rowsweep.queue.postgres.stores.enqueue import ENQUEUE_ROWS, enqueue_values
 from rowsweep.queue.postgres.stores.records import instant, next_instant
@@ -58,7 +59,8 @@ class PostgresOutbox:
 
     def list(self, *, status: StagedStatus | None = None, limit: int = 100) -> list[StagedJob]:
         """Answer rows, newest first."""
-        return [_staged(row) for row in self._session.rows(_SQL["list"], {"status": status, "limit": limit})]
+        most = row_count(limit)
+        return [_staged(row) for row in self._session.rows(_SQL["list"], {"status": status, "limit": most})]
 
     def retry(self, ids: Sequence[UUID] | None = None) -> builtins.list[UUID]:
         """Make dead rows due at once, of the ids also those that wait after a failure."""
