@@ -13,7 +13,7 @@ import pytest
 
 from rowsweep.clock import SystemClock
 from rowsweep.errors import DriverUnavailable
-from rowsweep.operate.health import server, upkeep, work
+from rowsweep.operate.health import purges, server, upkeep, work
 from rowsweep.operate.health.examine import examine, unreachable
 from rowsweep.operate.health.finding import Finding, ago
 from rowsweep.queue.memory.driver import MemoryDriver
@@ -22,6 +22,7 @@ from rowsweep.queue.stores.health import Kept, ServerFacts, TableFacts
 from rowsweep.queue.stores.holds import Pause
 from rowsweep.queue.stores.outbox import Backlog
 from rowsweep.queue.stores.schedules import Leadership
+from rowsweep.sweeps.snapshot import Snapshot
 from rowsweep.telemetry.instruments import Depth
 from rowsweep.testing.clock import FakeClock
 from tests.cli.test_main import parse
@@ -67,6 +68,15 @@ def pause(**changes: Any) -> Pause:
     return Pause(paused_at=NOW, **(given | changes))
 
 
+def refused(hour: int, **changes: Any) -> Snapshot:
+    given: dict[str, Any] = {
+        "name": "retention", "kind": "purge", "status": "failed", "last_error_code": "X_PURGE_IMPLAUSIBLE",
+        "last_error": "X_PURGE_IMPLAUSIBLE: too much. Fix: rowsweep run retention --confirm 0.41",
+        "updated_at": NOW.replace(hour=hour),
+    }  # fmt: skip
+    return snapshot(**(given | changes))
+
+
 SHOWN: list[tuple[Finding, str, str]] = [
     (server.look_at_server(FACTS, "db"), "ok", "PostgreSQL 18.1 at db"),
     (server.look_at_server(replace(FACTS, is_standby=True), "db"), "fail", "standby: it takes no writes"),
@@ -106,6 +116,11 @@ SHOWN: list[tuple[Finding, str, str]] = [
     (work.look_at_sweeps([snapshot(waiting_for="replica 'r'")]), "ok", "; waiting: order-totals for replica 'r'"),
     (work.look_at_sweeps([snapshot(waiting_for="rate")]), "ok", "1 at work, none stalled"),
     (work.look_at_sweeps([snapshot(words="stalled")]), "fail", "held by no live worker"),
+    (purges.look_at_purges([]), "ok", "none is refused"),
+    (purges.look_at_purges([snapshot(), refused(3), refused(2)]), "warn", "(2 times, last at 2025-06-01 03:"),
+    (purges.look_at_purges([refused(3), snapshot(name="retention", status="done"), refused(1)]), "warn", "(once, at"),
+    (purges.look_at_purges([snapshot(name="retention", status="done"), refused(3)]), "ok", "none is refused"),
+    (purges.look_at_purges([refused(3, last_error_code="X_TIMEOUT"), refused(2)]), "ok", "none is refused"),
     (upkeep.look_at_scheduler([lease(20)], NOW), "ok", "led by box:7:a, for 3 h"),
     (upkeep.look_at_scheduler([lease(-300)], NOW), "fail", "ran out 5 min ago"),
     (upkeep.look_at_scheduler([lease(-300), lease(20)], NOW), "ok", "led by box:7:a"),
@@ -166,7 +181,7 @@ def test_a_queue_that_nobody_works_is_told(connected: PostgresDriver) -> None:
     }
     assert [finding.name for finding in found.findings] == [
         "connection", "schema", "connections", "clock", "wake", "workers", "undeclared", "ready", "dead", "pauses",
-        "sweeps", "scheduler", "retention", "outbox", "tables",
+        "sweeps", "purges", "scheduler", "retention", "outbox", "tables",
     ]  # fmt: skip
     assert [finding.name for finding in found.troubles] == ["workers", "scheduler"]
     assert found.as_json()["is_well"] is False

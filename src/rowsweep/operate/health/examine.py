@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.errors import RowsweepError
 from rowsweep.operate.health.finding import Finding, Health, fail, well
+from rowsweep.operate.health.purges import look_at_purges
 from rowsweep.operate.health.server import look_at_clock, look_at_room, look_at_server, look_at_tables, look_at_wake
 from rowsweep.operate.health.upkeep import look_at_outbox, look_at_retention, look_at_scheduler
 from rowsweep.operate.health.work import (
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver
     from rowsweep.queue.stores.health import HealthStore, ServerFacts
     from rowsweep.queue.stores.holds import Pause
-    from rowsweep.queue.stores.ledger import BackfillStatus
+    from rowsweep.queue.stores.ledger import BackfillStatus, SweepKind
     from rowsweep.queue.stores.outbox import OutboxStore
     from rowsweep.queue.stores.workers import WorkerInfo
     from rowsweep.sweeps.snapshot import Snapshot
@@ -107,6 +108,7 @@ class _Patient:
             "dead": lambda: look_at_dead(self._depths),
             "pauses": lambda: look_at_pauses(self._pauses()),
             "sweeps": lambda: look_at_sweeps(self._runs(status="running")),
+            "purges": lambda: look_at_purges(self._runs(kind="purge")),
             "scheduler": lambda: look_at_scheduler(self._health.leaders(), self._facts.now),
             "retention": lambda: look_at_retention(self._health.kept(), self._last_purge(), self._facts.now),
             "outbox": self._staged,
@@ -140,11 +142,17 @@ class _Patient:
     def _pauses(self) -> list[Pause]:
         return self._stores.pauses.list() if self._stores.pauses else []
 
-    def _runs(self, *, status: BackfillStatus, name: str | None = None, limit: int = _MOST_RUNS) -> list[Snapshot]:
+    def _runs(
+        self,
+        *,
+        status: BackfillStatus | None = None,
+        name: str | None = None,
+        kind: SweepKind | None = None,
+        limit: int = _MOST_RUNS,
+    ) -> list[Snapshot]:
         ledger = self._stores.ledger
-        return (
-            [] if ledger is None else [snapshot_of(row) for row in ledger.list(name=name, status=status, limit=limit)]
-        )
+        rows = [] if ledger is None else ledger.list(name=name, status=status, kind=kind, limit=limit)
+        return [snapshot_of(row) for row in rows]
 
     def _last_purge(self) -> Snapshot | None:
         return next(iter(self._runs(name=RETENTION, status="done", limit=1)), None)

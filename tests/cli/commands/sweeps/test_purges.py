@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,25 @@ def test_an_implausible_purge_ends_the_command_with_what_to_do(events: CommandLi
     assert refused.code == 1
     assert "X_PURGE_IMPLAUSIBLE" in json.loads(refused.err.splitlines()[-1])["cause"]
     assert left(dsn) == 100
+
+
+def test_the_doctor_names_a_purge_that_is_refused_and_what_it_advises_lets_it_through(
+    events: CommandLine, dsn: str
+) -> None:
+    """D-8, N-105: a schedule fires it again and again; what is left then is well again."""
+    for _ in range(2):
+        assert events("run", "strict").code == 1
+    found = {finding["name"]: finding for finding in events("doctor", "--json").json["findings"]}
+    assert found["purges"]["level"] == "warn"
+    assert "strict (2 times, last at" in found["purges"]["says"]
+    commands = [shlex.split(command)[1:] for command in re.findall(r"rowsweep [^,;]+", found["purges"]["fix"])]
+    assert [command[:2] for command in commands] == [["sweeps", "preview"], ["sweeps", "launch"], ["jobs", "rm"]]
+    for command in commands:
+        assert events(*command, *(["--yes"] if "rm" in command else [])).code == 0
+    assert events("run", "strict").code == 0  # works the launched one, as a fleet would
+    assert left(dsn) == 60
+    found = {finding["name"]: finding for finding in events("doctor", "--json").json["findings"]}
+    assert (found["purges"]["level"], found["dead"]["level"]) == ("ok", "ok")
 
 
 @pytest.mark.parametrize("command", ["worker", "scheduler", "up"])
