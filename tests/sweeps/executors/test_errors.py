@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import rowsweep as rs
 from rowsweep.errors import SweepFailed
+from rowsweep.sweeps.executors import far
 from tests.sweeps.executors import heavy
 from tests.sweeps.executors.held import Held, failed, over
 from tests.sweeps.field import NOW, Field, wait_for
@@ -109,3 +111,54 @@ def test_an_executor_that_was_shut_down_is_no_rows_fault(field: Field) -> None:
     assert run.rejected().height == 0
     assert "after shutdown" in (field.row(run).last_error or "")
     assert field.job(run).attempt == 3
+
+
+def test_a_handler_that_cannot_be_imported_out_there_is_no_rows_fault(
+    field: Field, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N-084: it lacks before any page is sent; nothing is set aside."""
+
+    def missing(order: bytes) -> Any:
+        raise ModuleNotFoundError("No module named 'scoring'")
+
+    field.orders(8)
+    monkeypatch.setattr(far, "_handler", missing)
+    run = over(threads, on_error="set-aside", retry=NOW).launch()
+    with pytest.raises(SweepFailed, match="No module named 'scoring'"):
+        field.finish(run)
+    assert run.rejected().height == 0
+    assert field.job(run).attempt == 3
+
+
+class Wrong(Executor):
+    """Answer from the third call on, which is the first of a page, as `answer` makes it of what the calls came to."""
+
+    def __init__(self, answer: Callable[[list[Any]], Any]) -> None:
+        self._answer = answer
+        self._max_workers = 2
+        self._came: list[Any] = []
+
+    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        """Call it at once."""
+        self._came.append(function(*given, **named))
+        future: Future[Any] = Future()
+        future.set_result(self._answer(self._came) if len(self._came) > 2 else self._came[-1])
+        return future
+
+
+@pytest.mark.parametrize("on_error", ["stop", "set-aside"])
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [(lambda came: came[0], "what another call came to"), (lambda _: "garbage", "'garbage'")],
+    ids=["another", "garbage"],
+)
+def test_an_answer_that_is_no_answer_to_the_call_is_not_taken_for_one(
+    field: Field, answer: Any, says: str, on_error: Any
+) -> None:
+    """N-064, N-084: what an executor remembers of another page would pass for a handler that changes nothing."""
+    field.orders(8)
+    run = over(lambda: Wrong(answer), on_error=on_error).launch()
+    with pytest.raises(SweepFailed, match=says):
+        field.finish(run)
+    row = field.row(run)
+    assert (row.last_error_code, row.rows, run.rejected().height) == ("X_INVARIANT", 0, 0)

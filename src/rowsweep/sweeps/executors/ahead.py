@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.batch.batch import BatchPlace
     from rowsweep.sweeps.batch.pages import Page
     from rowsweep.sweeps.batch.work import HandlerCall
-    from rowsweep.sweeps.executors.calls import Calls
-    from rowsweep.sweeps.executors.far import PageBack
+    from rowsweep.sweeps.executors.calls import Calls, Coming
     from rowsweep.sweeps.passes.position import KeyRange, Position
 
 
@@ -74,7 +72,7 @@ class PageAhead:
     rows: int
     seen: bytes | None
     keys: KnownKeys
-    coming: Future[PageBack] | None
+    coming: Coming | None
     limit: int
     range: KeyRange | None
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rowsweep.errors import Interrupted
+from rowsweep.errors import Interrupted, InvariantBroken
 from rowsweep.sweeps.executors.far import PageBack, PageOut, compute, warm
 from rowsweep.sweeps.executors.lane import Lane, blameless
 from rowsweep.sweeps.executors.orders import Order, sendable
@@ -30,6 +31,25 @@ _LOOK_SECONDS: Final = 1.0
 _NOT_STARTED: Final = (
     "its processes ended before they had a page: a script that is itself the program needs `if __name__ == '__main__':`"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A call that is out: what will come back, and the token that it is to have."""
+
+    future: Future[PageBack]
+    token: str
+
+    def back(self) -> PageBack:
+        """Answer what came back; InvariantBroken where it is no answer to this call."""
+        back: Any = self.future.result()
+        if isinstance(back, PageBack) and back.token == self.token:
+            return back
+        what = "what another call came to" if isinstance(back, PageBack) else f"{back!r:.100}"
+        raise InvariantBroken(
+            f"The executor answered a call with {what}, and not with what the function came to that it was given.",
+            fix="executor= a concurrent.futures.Executor that calls what is submitted, each time anew",
+        )
 
 
 class Calls:
@@ -51,10 +71,12 @@ class Calls:
         workers = self.lane.workers
         self._packed = self._order.packed(is_watched=self.lane.is_pool)
         try:
-            for future in [self.lane.submit(warm, self._packed, secrets.token_hex(8)) for _ in range(workers)]:
-                self.take(future).value()
-        except BrokenExecutor as error:
-            blameless(error).add_note(_NOT_STARTED)
+            for coming in [self._warm() for _ in range(workers)]:
+                self.take(coming).value()
+        except Exception as error:
+            blameless(error)
+            if isinstance(error, BrokenExecutor):
+                error.add_note(_NOT_STARTED)
             raise
         self._warmed = self.lane.started
         return True
@@ -63,16 +85,16 @@ class Calls:
         """Read a page in the forms that are due; answer how many rows it has."""
         return max(reader.read(form) for form in sorted(self.forms))
 
-    def send(self, reader: PageRows, place: BatchPlace) -> Future[PageBack]:
+    def send(self, reader: PageRows, place: BatchPlace) -> Coming:
         """Send a page out in the forms that are due."""
         table = _streamed(reader.wire()) if "frame" in self.forms else None
         rows = pickle.dumps(reader.dicts()) if "dicts" in self.forms else None
         page = PageOut(place=place, token=secrets.token_hex(8), table=table, rows=rows)
-        return self.lane.submit(compute, self._packed, page)
+        return Coming(self.lane.submit(compute, self._packed, page), page.token)
 
-    def take(self, future: Future[PageBack]) -> PageBack:
+    def take(self, coming: Coming) -> PageBack:
         """Wait for what comes back; Interrupted where the run is aborted first, BrokenExecutor where the pool died."""
-        done = threading.Event()
+        done, future = threading.Event(), coming.future
         future.add_done_callback(lambda _: done.set())
         remove = None if self._signal is None else self._signal.on_abort(done.set)
         try:
@@ -84,10 +106,14 @@ class Calls:
             assert self._signal is not None  # noqa: S101 - who else woke us
             raise Interrupted(self._signal.reason)
         try:
-            return future.result()
+            return coming.back()
         except CancelledError as error:
             error.add_note("the executor gave up the call: it was shut down, or the cluster lost it")
             raise blameless(error) from None
+
+    def _warm(self) -> Coming:
+        token = secrets.token_hex(8)
+        return Coming(self.lane.submit(warm, self._packed, token), token)
 
     def _wait(self, done: threading.Event) -> None:
         """Wait for an answer; one that a pool cannot give any more raises BrokenProcessPool."""

@@ -42,8 +42,12 @@ class PageOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageBack:
-    """What came of a page: an Arrow stream, nothing, an error, or the wish for the page in other forms too."""
+    """What came of a page: an Arrow stream, nothing, an error, or the wish for the page in other forms too.
 
+    `token` is the call's that it answers.
+    """
+
+    token: str
     frame: bytes | None = None
     wants: frozenset[Form] | None = None
     failure: SentError | None = None
@@ -137,7 +141,7 @@ class _OutOfReach:
         )
 
 
-def warm(order: bytes, token: str) -> PageBack:  # noqa: ARG001 - the token tells two calls apart
+def warm(order: bytes, token: str) -> PageBack:
     """Import what a page will need, so that no page's time has it."""
     import polars as pl
     import pyarrow as pa
@@ -146,8 +150,8 @@ def warm(order: bytes, token: str) -> PageBack:  # noqa: ARG001 - the token tell
         _handler(order)
         pl.DataFrame(pa.table({"warm": [1]}))
     except Exception as error:  # noqa: BLE001 - it is raised where the pass is
-        return PageBack(failure=SentError.of(error))
-    return PageBack()
+        return PageBack(token=token, failure=SentError.of(error))
+    return PageBack(token=token)
 
 
 def compute(order: bytes, page: PageOut) -> PageBack:
@@ -161,9 +165,10 @@ def compute(order: bytes, page: PageOut) -> PageBack:
         except (FormWanted, Exception):
             if not rows.lacks:
                 raise
-        return PageBack(wants=frozenset(rows.asked)) if rows.lacks else PageBack(frame=frame)
+        token = page.token
+        return PageBack(token=token, wants=frozenset(rows.asked)) if rows.lacks else PageBack(token=token, frame=frame)
     except Exception as error:  # noqa: BLE001 - it is raised where the pass is
-        return PageBack(failure=SentError.of(error))
+        return PageBack(token=page.token, failure=SentError.of(error))
 
 
 @lru_cache(maxsize=4)

@@ -81,11 +81,11 @@ class Lane:
         executor = self.executor
         try:
             future = executor.submit(function, *given)
+            self._open.add(future)
+            future.add_done_callback(self._open.discard)
         except Exception as error:
             blameless(error)
             raise
-        self._open.add(future)
-        future.add_done_callback(self._open.discard)
         return future
 
     def cancel(self) -> None:

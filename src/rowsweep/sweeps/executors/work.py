@@ -91,26 +91,27 @@ class ExecutorWork:
         self._pages = self._pages or ReadAhead(self.call, self.calls, depth)
         return (real_monotonic() - began) * 1000, self._pages
 
-    def _computed(self, pages: ReadAhead, at: Position, limit: int) -> tuple[PageAhead | None, PageBack]:
+    def _computed(self, pages: ReadAhead, at: Position, limit: int) -> tuple[PageAhead | None, PageBack | None]:
         """Answer the page whose turn it is, with what came of it."""
         while (first := pages.first(at, limit)) is not None:
             self.call.finder.concerns(first.page)
             if first.coming is None:
-                return first, PageBack()
+                return first, None
             self.call.finder.held.give_way(for_long=True)
             back = self.calls.take(first.coming)
             if back.wants is None:
                 return first, back
             self.calls.widen(back.wants)
             pages.drop()
-        return None, PageBack()
+        return None, None
 
-    def _apply(self, at: Position, page: Page, first: PageAhead | None, back: PageBack) -> tuple[int, int]:
+    def _apply(self, at: Position, page: Page, first: PageAhead | None, back: PageBack | None) -> tuple[int, int]:
         """Write a page back, or raise what its handler raised; neither counts where the rows are others by now."""
         if first is None or digest_now(self.call, at, page) != first.seen:
             return self.run(at, page)
-        value = back.value()
-        return first.rows, self._write(at, page, first.rows, value, first.keys) if first.rows else 0
+        if back is None:
+            return 0, 0
+        return first.rows, self._write(at, page, first.rows, back.value(), first.keys)
 
     def _write(self, at: Position, page: Page, rows: int, value: pl.DataFrame | None, keys: KnownKeys) -> int:
         written = self.call.write(value, at, page.to, keys)
