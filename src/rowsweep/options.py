@@ -123,6 +123,8 @@ def finite(value: object, *, option: str, minimum: float | None = None, maximum:
 
 def count(value: object, *, option: str, minimum: int, maximum: int | None = None) -> int:
     """Screen a whole number within its bounds, both inclusive; integral NumPy numbers come back as `int`."""
+    if type(value) is int and minimum <= value and (maximum is None or value <= maximum):
+        return value  # as nearly always
     expected = f"a whole number{_bounds(minimum, maximum)}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         near = _number_in(value)

@@ -141,7 +141,9 @@ class JobHandle(Generic[In, Out]):
         Takes `EnqueueOptions`, its keywords, or both: keywords win. Raises InvalidInput (nothing was inserted),
         DriverUnavailable.
         """
-        return self.enqueue_many([cast("In", value)], options, **given)[0]
+        chosen = EnqueueOptions.of(options, given)
+        request = self.request(cast("In", value), chosen)
+        return ambient.enqueuer().enqueue([request], tx=chosen.tx, outbox=chosen.outbox)[0]
 
     def enqueue_many(
         self, values: Sequence[In], options: EnqueueOptions | None = None, /, **given: Any

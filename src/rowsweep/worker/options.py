@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Final
 
 from rowsweep.errors import InvalidOption, NoQueuesNamed
@@ -17,7 +18,7 @@ DEFAULT_CONCURRENCY: Final = 8
 _MOST: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
     """Steer a worker.
 
@@ -88,44 +89,44 @@ class WorkerOptions:
                 meta={"option": "renew_every"},
             )
 
-    @property
+    @cached_property
     def poll_seconds(self) -> float:
         """Answer the longest interval between two looks."""
         return duration(self.poll, option="poll").total_seconds()
 
-    @property
+    @cached_property
     def awake_seconds(self) -> float:
         """Answer the longest interval between two looks while a wake is proven."""
         return duration(self.poll_with_wake, option="poll_with_wake").total_seconds()
 
-    @property
+    @cached_property
     def floor_seconds(self) -> float:
         """Answer the interval after an empty or failed pass, never above the longest one."""
         return min(duration(self.poll_floor, option="poll_floor").total_seconds(), self.poll_seconds)
 
-    @property
+    @cached_property
     def visibility_seconds(self) -> float:
         """Answer how long a claim stands without a renewal."""
         return duration(self.visibility, option="visibility").total_seconds()
 
-    @property
+    @cached_property
     def renew_seconds(self) -> float:
         """Answer the interval between two renewals: a third of the visibility unless given."""
         if self.renew_every is None:
             return self.visibility_seconds / 3
         return duration(self.renew_every, option="renew_every").total_seconds()
 
-    @property
+    @cached_property
     def margin_seconds(self) -> float:
         """Answer how long before the drain's deadline runs are cut off."""
         return duration(self.margin, option="margin").total_seconds()
 
-    @property
+    @cached_property
     def announce_seconds(self) -> float:
         """Answer the interval between two announcements."""
         return duration(self.announce_every, option="announce_every").total_seconds()
 
-    @property
+    @cached_property
     def progress_seconds(self) -> float:
         """Answer the shortest time between two writes of one run's progress."""
         return duration(self.progress_every, option="progress_every").total_seconds()

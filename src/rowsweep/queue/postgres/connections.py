@@ -96,6 +96,7 @@ class SweepConnection(psycopg.Connection[Any]):
     """A connection whose owner may lend it to a handler: while a batch is open, nobody else may end its transaction."""
 
     batch_open: bool = False
+    taken_at: float = 0.0
     takes_messages = message.is_supported()
 
     def __init__(self, pgconn: PGconn) -> None:
@@ -212,7 +213,8 @@ def forget(connection: SweepConnection, *, pooler: bool) -> bool:
 
 def check_open(connection: psycopg.Connection[Any]) -> None:
     """Raise where an idle connection has something to read, without a round trip: it is the server's farewell."""
-    ready, _, _ = select.select([connection.fileno()], [], [], 0)
-    if ready or connection.closed:
+    poll = select.poll()  # which, other than select, takes a process's files of any number
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0) or connection.closed:
         connection.close()  # a pool keeps what only failed its check
         raise psycopg.OperationalError("the server closed the connection")

@@ -10,9 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from psycopg.pq import TransactionStatus
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import ConnectionPool
 
-from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable
 from rowsweep.queue.postgres.connections import (
     Connections,
@@ -23,19 +22,18 @@ from rowsweep.queue.postgres.connections import (
     forget,
     full_dsn,
 )
-from rowsweep.queue.postgres.translate import unreachable
+from rowsweep.queue.postgres.lender import TURN_SECONDS, Lender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Pool = ConnectionPool[SweepConnection]
-
 # A pool gives up on a connection after this long and starts anew with the next request. Its pauses double from a
 # second on, and whoever waits has paused already: work must go on within five seconds of the server's return.
 _RECONNECT_SECONDS: Final = 2.0
-_TURN_SECONDS: Final = 1.0
 # Of a role's limit one connection is for the wake, and one for what is asked outside the pools.
 _BESIDES: Final = 2
+# The claim loop's and the settler's.
+_KEPT: Final = 2
 LEAST_ROOM: Final = 4
 _inherited: list[object] = []
 
@@ -46,9 +44,8 @@ class _Opened:
 
     pid: int
     lock: threading.Lock = field(default_factory=threading.Lock)
-    work: Pool | None = None
-    control: Pool | None = None
-    holders: list[Callable[[], None]] = field(default_factory=list)
+    work: Lender | None = None
+    control: Lender | None = None
 
 
 class Pools:
@@ -81,19 +78,26 @@ class Pools:
         Whoever keeps it for long is told by `wanted`, from any thread, that others wait for one. A `spare` one is not
         waited for longer than a new one takes to open.
         """
-        wait_seconds = _TURN_SECONDS if spare else self._connections.wait_seconds
-        with (
-            self._lend(self._work_pool(), partial(forget, pooler=self._pooler), wait_seconds) as connection,
-            self._told(wanted),
-        ):
+        lender = self.lender(control=False)
+        wait_seconds = TURN_SECONDS if spare else None
+        with self._lend(lender, partial(forget, pooler=self._pooler), wait_seconds) as connection, lender.told(wanted):
             yield connection
 
     @contextmanager
     def call(self, *, control: bool) -> Iterator[SweepConnection]:
         """Lend a connection for the package's own statements only."""
-        pool = self._control_pool() if control else self._work_pool()
-        with self._lend(pool, _is_idle, self._connections.wait_seconds) as connection:
+        with self._lend(self.lender(control=control), is_idle) as connection:
             yield connection
+
+    def lender(self, *, control: bool) -> Lender:
+        """Answer who lends the connections of a pool, which is opened at its first use."""
+        opened = self._here()
+        with opened.lock:
+            if control:
+                opened.control = opened.control or self._open("rowsweep-control", self._sizes()[1], control=True)
+                return opened.control
+            opened.work = opened.work or self._open("rowsweep-work", self._sizes()[0], control=False)
+            return opened.work
 
     def reserve(self, bodies: int) -> None:
         """Let the work pool grow to a connection for each of so many bodies, and two for the application's calls.
@@ -105,7 +109,7 @@ class Pools:
         with opened.lock:
             self._work_size = max(self._work_size, bodies + 2)
             if opened.work is not None:
-                opened.work.resize(min_size=0, max_size=self._sizes()[0])
+                opened.work.resize(self._sizes()[0])
 
     def close(self) -> None:
         """Close this process's pools; the next use opens new ones."""
@@ -113,58 +117,19 @@ class Pools:
         if opened.pid != os.getpid():
             _inherited.append(opened)
             return
-        for pool in (opened.work, opened.control):
-            if pool is not None:
-                pool.close(timeout=5)
-
-    @contextmanager
-    def _told(self, wanted: Callable[[], None] | None) -> Iterator[None]:
-        holders = self._here().holders
-        if wanted is None:
-            yield
-            return
-        holders.append(wanted)
-        try:
-            yield
-        finally:
-            holders.remove(wanted)
+        for lender in (opened.work, opened.control):
+            if lender is not None:
+                lender.close()
 
     @contextmanager
     def _lend(
-        self, pool: Pool, may_return: Callable[[SweepConnection], bool], wait_seconds: float
+        self, lender: Lender, may_return: Callable[[SweepConnection], bool], wait_seconds: float | None = None
     ) -> Iterator[SweepConnection]:
-        connection = self._take(pool, wait_seconds)
+        connection = lender.take(wait_seconds)
         try:
             yield connection
         finally:
-            if not may_return(connection):
-                connection.close()
-            pool.putconn(connection)
-
-    def _take(self, pool: Pool, wait_seconds: float) -> SweepConnection:
-        """Ask in short turns: each one makes a pool that had given up on the server try it again."""
-        give_up_at = real_monotonic() + wait_seconds
-        while True:
-            if not _has_room(pool):
-                self._ask_back(pool)
-            try:
-                return pool.getconn(timeout=_TURN_SECONDS)
-            except PoolClosed as error:
-                raise unreachable(self.place, "its connections were closed") from error
-            except PoolTimeout as error:
-                self._ask_back(pool)  # other processes may have what this one's could grow by
-                is_late = real_monotonic() > give_up_at
-                self._refuse_unreachable(is_waiting=pool.get_stats()["pool_size"] > 0 and not is_late)
-                if is_late:
-                    raise unreachable(
-                        self.place, f"all {pool.max_size} connections of {pool.name} are in use"
-                    ) from error
-
-    def _ask_back(self, pool: Pool) -> None:
-        """Tell all who hold one of `work` that somebody waits; on this very thread it is given back at once."""
-        opened = self._here()
-        for wanted in list(opened.holders) if pool is opened.work else ():
-            wanted()
+            lender.give(connection, is_fit=may_return(connection))
 
     def _refuse_unreachable(self, *, is_waiting: bool) -> None:
         """Refuse where the server cannot be reached; one without room only where no connection can come back."""
@@ -200,20 +165,8 @@ class Pools:
             self._opened = _Opened(os.getpid())
         return self._opened
 
-    def _work_pool(self) -> Pool:
-        opened = self._here()
-        with opened.lock:
-            opened.work = opened.work or self._open("rowsweep-work", self._sizes()[0], control=False)
-            return opened.work
-
-    def _control_pool(self) -> Pool:
-        opened = self._here()
-        with opened.lock:
-            opened.control = opened.control or self._open("rowsweep-control", self._sizes()[1], control=True)
-            return opened.control
-
-    def _open(self, name: str, size: int, *, control: bool) -> Pool:
-        return ConnectionPool(
+    def _open(self, name: str, size: int, *, control: bool) -> Lender:
+        pool = ConnectionPool(
             full_dsn(self._connections.dsn),
             connection_class=SweepConnection,
             kwargs={"autocommit": True},
@@ -226,12 +179,15 @@ class Pools:
             num_workers=1,
             open=True,
         )
+        return Lender(
+            pool,
+            wait_seconds=self._connections.wait_seconds,
+            place=self.place,
+            refuse_unreachable=self._refuse_unreachable,
+            keep=_KEPT if control else 0,
+        )
 
 
-def _has_room(pool: Pool) -> bool:
-    stats = pool.get_stats()
-    return stats["pool_available"] > 0 or stats["pool_size"] < stats["pool_max"]
-
-
-def _is_idle(connection: SweepConnection) -> bool:
-    return not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+def is_idle(connection: SweepConnection) -> bool:
+    """Say whether a connection is open and in no transaction: where it is closed, its status is not known."""
+    return connection.pgconn.transaction_status == TransactionStatus.IDLE

@@ -27,7 +27,7 @@ class Heads:
     """Remember for each queue where its passes stand.
 
     Rows under full caps, and dead ones that an old snapshot keeps, are walked once a second, not by every pass. A queue
-    of few live rows is begun at its head each time, unless that was slow twice running: then there are dead rows.
+    of few live rows is begun at its head each time, unless it was slow to read twice running: then there are dead rows.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -53,10 +53,10 @@ class Heads:
         else:
             known.starts, known.is_behind = answer.starts, True
         if asked.few:
-            self._note_few(queue, answer, self._clock.monotonic() - began_at)
+            self._note_few(queue, answer)
 
-    def _note_few(self, queue: str, answer: ClaimPass, seconds: float) -> None:
-        is_slow, was_slow = seconds > SLOW_SECONDS, queue in self._slow
+    def _note_few(self, queue: str, answer: ClaimPass) -> None:
+        is_slow, was_slow = answer.read_seconds > SLOW_SECONDS, queue in self._slow
         (self._slow.add if is_slow else self._slow.discard)(queue)
         if not answer.few or (is_slow and was_slow):
             self._many_until[queue] = self._clock.monotonic() + HEAD_SECONDS

@@ -13,11 +13,12 @@ from psycopg.pq import TransactionStatus
 from rowsweep.clock import real_monotonic
 from rowsweep.errors import DriverUnavailable
 from rowsweep.queue.postgres.connections import IDLE_AT_MOST
+from rowsweep.queue.postgres.pools import is_idle
 from rowsweep.queue.postgres.statements.arrays import encoding_of
 from rowsweep.queue.postgres.statements.cursor import copy_each, run, run_before, run_each
 from rowsweep.queue.postgres.statements.prepared import run_prepared
 from rowsweep.queue.postgres.statements.sql import render, render_script
-from rowsweep.queue.postgres.translate import is_read_only, joined_errors, lost_errors, own_errors
+from rowsweep.queue.postgres.translate import is_read_only, joined_errors, lost_errors, own_errors, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.rows import TupleRow
 
+    from rowsweep.queue.postgres.connections import SweepConnection
     from rowsweep.queue.postgres.pools import Pools
     from rowsweep.queue.postgres.statements.sql import Statement
     from rowsweep.queue.stores.ledger import Behind
@@ -108,15 +110,29 @@ class PooledSession:
         return rows
 
     def _send(self, text: Any, values: Mapping[str, object], prepare: bool | None) -> list[TupleRow]:
-        with self._pools.call(control=self._control) as connection, own_errors(self.place):
-            if not self._pools.pooler:
-                if prepare or (self._control and prepare is None):
-                    return run_prepared(connection, text, values, interruptible=not self._control)
-                return run(connection, text, values, prepare=prepare)
-            connection.execute(_WRAPPED_CONTROL if self._control else _WRAPPED)
-            answer = run(connection, text, values, prepare=prepare)
-            connection.execute("commit")
-            return answer
+        lender = self._pools.lender(control=self._control)
+        connection = lender.take()
+        try:
+            return self._answer(connection, text, values, prepare)
+        except psycopg.Error as error:
+            made = translated(error, self.place)
+            if made is None:
+                raise
+            raise made from error
+        finally:
+            lender.give(connection, is_fit=is_idle(connection))
+
+    def _answer(
+        self, connection: SweepConnection, text: Any, values: Mapping[str, object], prepare: bool | None
+    ) -> list[TupleRow]:
+        if not self._pools.pooler:
+            if prepare or (self._control and prepare is None):
+                return run_prepared(connection, text, values, interruptible=not self._control)
+            return run(connection, text, values, prepare=prepare)
+        connection.execute(_WRAPPED_CONTROL if self._control else _WRAPPED)
+        answer = run(connection, text, values, prepare=prepare)
+        connection.execute("commit")
+        return answer
 
 
 class JoinedSession:

@@ -58,7 +58,7 @@ class PostgresJobs:
         free = limit - len(taken)
         few = self._claim_few(options, queue, free) if options.few else None
         if few is not None:
-            return replace(few, jobs=taken + few.jobs, buried=buried)
+            return replace(few, jobs=taken + few.jobs, buried=buried) if taken or buried else few
         rows = self._session.rows(
             _SQL["claim"],
             {
@@ -120,10 +120,11 @@ class PostgresJobs:
                 "few": FEW,
             },
         )
-        if not rows[0][-2]:
+        is_whole, next_run_at, seconds = rows[0][-3:]
+        if not is_whole:
             return None
         claimed = sorted(_claimed(rows), key=_claim_order)
-        return ClaimPass(jobs=claimed, next_run_at=records.next_instant(rows[0][-1]), few=True)
+        return ClaimPass(jobs=claimed, next_run_at=records.next_instant(next_run_at), few=True, read_seconds=seconds)
 
     def _claim_lapsed(self, options: ClaimOptions, queue: str, limit: int) -> tuple[list[Job], list[Job]]:
         rows = self._session.rows(

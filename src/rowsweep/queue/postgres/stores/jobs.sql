@@ -288,7 +288,7 @@ order by t.priority desc, t.run_at, t.id;
 
 -- name: claim_few
 -- A claim where few rows are live, in two thirds of the time: reads the first ones of each name, whatever they are, and
--- takes nothing where there may be more.
+-- takes nothing where there may be more. Says how long it read: rows that are dead make it slow.
 with seen as materialized (
   select f.id, f.priority, f.run_at, f.state
   from unnest(%(names)s::text[]) as n (name)
@@ -344,10 +344,11 @@ listed as (
 select t.id, t.name, t.queue, t.priority, t.state, t.input, t.idempotency_key, t.tenant_id, t.concurrency_key,
        t.run_id, t.attempt, t.max_attempts, t.claims, t.claimed_by, t.visible_at, t.run_at, t.progress, t.result,
        t.last_error, t.last_error_code, t.stop_reason, t.traceparent, t.enqueued_by, t.created_at, t.updated_at,
-       t.started_at, w.is_whole, w.next_run_at
+       t.started_at, w.is_whole, w.next_run_at, w.seconds
 from (
   select count(*) < %(few)s::bigint as is_whole,
-         min(s.run_at) filter (where s.state <> 'running' and s.run_at > now()) as next_run_at
+         min(s.run_at) filter (where s.state <> 'running' and s.run_at > now()) as next_run_at,
+         extract(epoch from clock_timestamp() - statement_timestamp())::double precision as seconds
   from seen s
 ) w
 left join taken t on true;
