@@ -15,6 +15,7 @@ from typing import Literal, Protocol, TypedDict
 from rowsweep.clock import real_monotonic, real_seconds_until
 from rowsweep.errors import Draining
 from rowsweep.options import duration, one_of
+from rowsweep.spelling import spelled
 
 Phase = Literal["running", "accept", "in-flight", "close", "closed"]
 HookPhase = Literal["accept", "close"]
@@ -249,6 +250,7 @@ def lifecycle() -> Lifecycle:
         return _default
 
 
+@spelled
 def configure_lifecycle(deadline: timedelta | str | None = "25s") -> None:
     """Set the drain budget of the process; keep the orchestrator's grace period above it."""
     lifecycle().configure(deadline)

@@ -17,6 +17,7 @@ from rowsweep.app.app import App
 from rowsweep.errors import DriverUnavailable, InvalidOption
 from rowsweep.jobs import ambient
 from rowsweep.queue.bus import use_event_bus
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.health.choice import checks_of
 from rowsweep.sweeps.health.signals import Health
 
@@ -42,6 +43,7 @@ _may_be_second: ContextVar[bool] = ContextVar("rowsweep_may_be_second", default=
 _current: App | None = None
 
 
+@spelled
 def connect(  # noqa: PLR0913 - one parameter an option
     dsn: str | None = None,
     *,

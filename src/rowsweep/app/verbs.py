@@ -9,6 +9,7 @@ from uuid import UUID
 
 from rowsweep.app.connecting import current
 from rowsweep.queue.bus import use_event_bus
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.run import Run
 from rowsweep.sweeps.snapshot import Snapshot
 
@@ -29,6 +30,7 @@ def install() -> SchemaStatus:
     return current().install()
 
 
+@spelled
 def install_outbox(dsn: str, schema: str | None = None) -> OutboxStatus:
     """Make the outbox alone in an application's own database, for a queue that is in another one."""
     return outbox_schema(dsn, schema, install=True)
@@ -39,11 +41,13 @@ def health() -> Health:
     return current().health()
 
 
+@spelled
 def attach(run: str | UUID) -> Run:
     """Find a run again: by its id, a unique prefix of it, or a sweep's name (its newest run)."""
     return current().run_of(run)
 
 
+@spelled
 def runs(*, name: str | None = None, limit: int = 100) -> list[Snapshot]:
     """Answer snapshots of the newest runs."""
     return current().runs(name=name, limit=limit)
@@ -54,6 +58,7 @@ def board() -> BoardView:
     return current().board()
 
 
+@spelled
 def ledger(*, name: str | None = None, limit: int = 1_000) -> pl.DataFrame:
     """Answer the ledger of sweeps, `x_backfills`, as a polars frame, newest first."""
     import polars as pl
@@ -65,6 +70,7 @@ def ledger(*, name: str | None = None, limit: int = 1_000) -> pl.DataFrame:
     return frame.with_columns(pl.col(column).str.to_datetime(time_unit="us", time_zone="UTC") for column in instants)
 
 
+@spelled
 def counters(
     *,
     tier: CounterTier = "minute",
@@ -89,6 +95,7 @@ def jobs(*, limit: int = 1_000, **filters: Any) -> pl.DataFrame:
     return current().jobs(limit=limit, **filters)
 
 
+@spelled
 def work(*, scheduler: bool = False, relay: bool = False) -> None:
     """Work what this process has declared, in this process.
 
@@ -97,6 +104,7 @@ def work(*, scheduler: bool = False, relay: bool = False) -> None:
     current().work(scheduler=scheduler, relay=relay)
 
 
+@spelled
 @contextmanager
 def transaction(tx: Any = None) -> Iterator[Any]:
     """Open a transaction and make it ambient: enqueues inside join it. Answers its connection.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from rowsweep.errors import ConcurrencyUnenforceable, InvalidDeclaration, InvalidOption, KeyBusy, SlotLost
 from rowsweep.jobs.request import MAX_KEY
 from rowsweep.options import count, one_of
+from rowsweep.spelling import spelled
 from rowsweep.telemetry.text import is_storable
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ WhenBusy = Literal["wait", "fail"]
 _MOST: Final = 2**31 - 1
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class Keyed:
     """Cap the runs that share a key across the fleet.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from rowsweep.errors import InvalidOption, did_you_mean
 from rowsweep.jobs.ambient import fresh_id
 from rowsweep.options import count, duration, instant
+from rowsweep.spelling import spelled
 from rowsweep.telemetry.text import is_storable
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ _set_id, _set_run_id, _set_state, _set_deduplicated = (
 )
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueOptions:
     """Steer one enqueue.

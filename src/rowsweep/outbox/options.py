@@ -7,8 +7,10 @@ from datetime import timedelta
 
 from rowsweep.errors import InvalidOption
 from rowsweep.options import count, duration
+from rowsweep.spelling import spelled
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayOptions:
     """Steer a relay.

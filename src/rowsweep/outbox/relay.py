@@ -19,6 +19,7 @@ from rowsweep.outbox.passes import Relayed, RelayPass
 from rowsweep.outbox.retention import PublishedRows
 from rowsweep.queue.wake import OUTBOX
 from rowsweep.queue.waking.shared import Subscription
+from rowsweep.spelling import spelled
 from rowsweep.teardown import Teardown
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper, RealTimers
@@ -36,6 +37,7 @@ RelayState = Literal["idle", "running", "draining", "stopped"]
 _SUGGESTED_BUDGET: Final = "60s"
 
 
+@spelled
 class OutboxRelay:
     """Publish staged jobs; several may run side by side, each row is one relay's at a time.
 

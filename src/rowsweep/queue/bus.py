@@ -14,6 +14,7 @@ from rowsweep.jobs.request import check_text
 from rowsweep.jobs.values.json_form import NoJsonForm, json_form
 from rowsweep.options import row_count
 from rowsweep.queue.stores.events import NewEvent, check_instant
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ EVENTS_PURGE_TARGET: Final = "rowsweep-events"
 LIST_LIMIT: Final = 1_000
 
 
+@spelled
 class EventBus:
     """Publish and find events over a driver; it has no clock of its own.
 
@@ -140,6 +142,7 @@ class _EventsTarget:
         return self.bus.purge_expired(at)
 
 
+@spelled
 def events_purge_target(bus: EventBus) -> PurgeTarget:
     """Make a bus a target of a purge: without one its events are kept for ever."""
     return _EventsTarget(bus)
@@ -158,12 +161,14 @@ def event_bus() -> EventBus:
     return _bus
 
 
+@spelled
 def use_event_bus(bus: EventBus | None) -> None:
     """Set the bus that this process publishes over; `connect()` sets its driver's own."""
     global _bus
     _bus = bus
 
 
+@spelled
 def publish_event(
     name: str, payload: object = None, *, key: str | None = None, ttl: str | timedelta | None = None, tx: Any = None
 ) -> Event:

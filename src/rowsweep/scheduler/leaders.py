@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from rowsweep.errors import InvalidOption, NotImplementedByDriver
 from rowsweep.options import duration
 from rowsweep.queue.stores.schedules import Lease
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from rowsweep.queue.contract import Driver
@@ -49,6 +50,7 @@ class SoleLeader:
         """Do nothing."""
 
 
+@spelled
 class LeaseLeader:
     """Lead under an expiring lease of the queue's database, which needs no particular connection.
 
@@ -108,6 +110,7 @@ class LeaseLeader:
         self._store.release(self._name, self.holder)
 
 
+@spelled
 class AdvisoryLockLeader:
     """Lead while a session of the database holds an advisory lock, on a dedicated connection.
 

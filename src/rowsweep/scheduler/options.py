@@ -11,12 +11,14 @@ from rowsweep.errors import InvalidOption
 from rowsweep.jobs.tasks.occurrences import Resolver, next_occurrence
 from rowsweep.jobs.tasks.registry import registered_tasks
 from rowsweep.options import duration
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from rowsweep.jobs.tasks.handle import TaskHandle
     from rowsweep.scheduler.dispatcher import Dispatched
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerOptions:
     """Steer a scheduler.

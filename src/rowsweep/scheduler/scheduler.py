@@ -16,6 +16,7 @@ from rowsweep.scheduler.folds import Folds
 from rowsweep.scheduler.leaders import SoleLeader
 from rowsweep.scheduler.options import SchedulerOptions
 from rowsweep.scheduler.volatile import VolatileSchedules
+from rowsweep.spelling import spelled
 from rowsweep.teardown import Teardown
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import Looper, RealTimers
@@ -36,6 +37,7 @@ SchedulerState = Literal["idle", "running", "draining", "stopped"]
 _SUGGESTED_BUDGET: Final = "60s"
 
 
+@spelled
 class Scheduler:
     """Enqueue what tasks have due, on a daemon thread; several may run, and the one that leads dispatches.
 

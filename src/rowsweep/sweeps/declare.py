@@ -14,6 +14,7 @@ from rowsweep.jobs.handle import JobOptions
 from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import Rate
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.executors.declared import shown_executor
 from rowsweep.sweeps.executors.orders import sendable
 from rowsweep.sweeps.handle import Sweep, TableSweep, sweep_options
@@ -179,6 +180,7 @@ def backfill(
 def backfill(
     name: str, handler: Handler, *, rows: Rows, set: None = None, **given: Unpack[HandlerOptions]
 ) -> Sweep[Any]: ...
+@spelled
 def backfill(
     name: str, handler: Handler | None = None, *, rows: Any = None, set: Any = None, tenant: Any = "none", **given: Any
 ) -> Any:

@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 from rowsweep.errors import InvalidOption
 from rowsweep.options import duration, invalid_option
+from rowsweep.spelling import spelled
 
 _START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
+@spelled
 class FakeClock:
     """Stand in for a `Clock`: wall and monotonic time move together, and only by `advance` and `move_to`."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.app.connecting import current
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from rowsweep.app.app import App
@@ -16,6 +17,7 @@ _MOST_LOOKED_AT: Final = 10_000
 _SHOWN: Final = 5
 
 
+@spelled
 def assert_enqueued(
     job: JobHandle[Any, Any] | str, input: Any = ANY, *, count: int | None = None, app: App | None = None, **fields: Any
 ) -> list[JobView]:

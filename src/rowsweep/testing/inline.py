@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rowsweep.app.connecting import current
 from rowsweep.errors import InvariantBroken, TimedOut
 from rowsweep.queue.records import FINISHED_STATES
+from rowsweep.spelling import spelled
 from rowsweep.testing.interrupt import has_interrupted
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MOST_EXECUTIONS: Final = 10_000
 
 
+@spelled
 def drain(app: App | None = None, *, most: int = MOST_EXECUTIONS) -> list[Execution]:
     """Run every job that is due and declared here, and what these enqueue, until nothing is; answer what each came to.
 
@@ -42,6 +44,7 @@ def drain(app: App | None = None, *, most: int = MOST_EXECUTIONS) -> list[Execut
     )
 
 
+@spelled
 def run_inline(job: JobHandle[Any, Any], value: Any = None, *, app: App | None = None) -> Any:
     """Enqueue one job, run it to its end in this process, and answer the JSON form of what its body returned.
 

@@ -10,6 +10,7 @@ from unittest import mock
 
 from rowsweep.errors import Draining, Interrupted
 from rowsweep.options import count
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.batch.closing import Closer
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Interruption:
 _active: list[Interruption] = []
 
 
+@spelled
 @contextmanager
 def interrupt_after(batches: int) -> Iterator[Interruption]:
     """End the pass of a sweep of this process once that many batches are committed, as SIGKILL would.

@@ -17,6 +17,7 @@ from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.request import check_text
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import count, duration, one_of
+from rowsweep.spelling import spelled
 from rowsweep.webhook.delivery import Deliverer, DeliverySpec
 from rowsweep.webhook.signing import FORMATS, SignatureFormat
 
@@ -32,6 +33,7 @@ CONNECT_TIMEOUT: Final = "10s"
 DISABLE_AFTER: Final = 20
 
 
+@spelled
 def webhook(  # noqa: PLR0913 - one parameter an option
     name: str,
     *,

@@ -10,10 +10,12 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from rowsweep.errors import InvalidOption
+from rowsweep.spelling import spelled
 
 Outcome = Literal["delivered", "failed", "throttled"]
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Say where to deliver: an id for the records, the URL, and the secrets that sign, each of them.

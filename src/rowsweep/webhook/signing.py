@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from rowsweep.clock import SystemClock
 from rowsweep.errors import InvalidOption, InvalidSignature
 from rowsweep.options import duration
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
@@ -33,6 +34,7 @@ _Made = Callable[[str, bytes], bytes | None]
 Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
 
 
+@spelled
 def sign_webhook(
     body: bytes, *, id: str, at: datetime, secrets: Sequence[str], signature: SignatureFormat = "rowsweep"
 ) -> dict[str, str]:
@@ -51,6 +53,7 @@ def sign_webhook(
     return headers
 
 
+@spelled
 def verify_webhook_signature(
     body: bytes | str,
     headers: Headers,

@@ -12,12 +12,14 @@ from rowsweep.errors import InvalidOption, NoQueuesNamed
 from rowsweep.jobs.request import check_queue, check_text
 from rowsweep.options import count, duration, invalid_option
 from rowsweep.queue.records import DEFAULT_QUEUE, DEFAULT_VISIBILITY_SECONDS
+from rowsweep.spelling import spelled
 from rowsweep.worker.admission.limiter import ConcurrencyLimiter
 
 DEFAULT_CONCURRENCY: Final = 8
 _MOST: Final = 100_000
 
 
+@spelled
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
     """Steer a worker.

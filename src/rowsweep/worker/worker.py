@@ -12,6 +12,7 @@ from rowsweep.errors import Draining, InvalidOption
 from rowsweep.jobs import ambient
 from rowsweep.jobs.registry import registered_jobs
 from rowsweep.lifecycle import lifecycle as process_lifecycle
+from rowsweep.spelling import spelled
 from rowsweep.telemetry.events import emit
 from rowsweep.timers import RealTimers
 from rowsweep.worker.admission.slots import refuse_unenforceable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from rowsweep.worker.tally import WorkerState
 
 
+@spelled
 class Worker:
     """Claim and run jobs on daemon threads.
 

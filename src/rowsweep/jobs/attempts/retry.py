@@ -8,6 +8,7 @@ from typing import Final
 
 from rowsweep.errors import InvalidOption
 from rowsweep.options import count, duration, finite
+from rowsweep.spelling import spelled
 
 _SPREAD_SHARE: Final = 0.1
 _SPREAD_MOST_SECONDS: Final = 30.0
@@ -15,6 +16,7 @@ RATE_LIMIT_SECONDS: Final = 30.0
 _MOST_ATTEMPTS: Final = 2**31 - 1
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """Say how often and how soon a failed job is tried again.

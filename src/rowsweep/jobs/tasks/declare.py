@@ -12,10 +12,12 @@ from rowsweep.jobs.tasks.cron import cron_of
 from rowsweep.jobs.tasks.handle import CATCH_UPS, CatchUp, Entries, TaskHandle, TaskOptions
 from rowsweep.jobs.tasks.zone import zone_of
 from rowsweep.options import count
+from rowsweep.spelling import spelled
 
 _MOST_CATCH_UP = 1_000
 
 
+@spelled
 def task(
     name: str | None = None,
     *,

@@ -26,6 +26,7 @@ from rowsweep.queue.memory.upkeep.health import MemoryHealth
 from rowsweep.queue.memory.upkeep.retention import MemoryRetention
 from rowsweep.queue.memory.wake import MemoryWake
 from rowsweep.queue.memory.workers import MemoryWorkers
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.stores.outbox import OutboxStore
 
 
+@spelled
 class MemoryDriver:
     """Keep the queue in this process; it is gone with it, and no other process sees it.
 

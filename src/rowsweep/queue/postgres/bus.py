@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from rowsweep.queue.bus import EventBus
+from rowsweep.spelling import spelled
 
 
+@spelled
 class PostgresEventBus(EventBus):
     """Publish and find events in `x_job_events` of a `PostgresDriver`."""

@@ -18,6 +18,7 @@ from rowsweep.errors import DriverUnavailable, TransactionEnded
 from rowsweep.options import count, finite
 from rowsweep.queue.postgres.statements import message
 from rowsweep.queue.postgres.translate import unreachable
+from rowsweep.spelling import spelled
 from rowsweep.telemetry.redact import redact_dsn
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ _ALIVE: Final[dict[str, int]] = {
 }
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connections:
     """Say how to reach the database and how many connections may be open at once.

@@ -35,6 +35,7 @@ from rowsweep.queue.postgres.stores.upkeep.health import PostgresHealth
 from rowsweep.queue.postgres.stores.upkeep.retention import PostgresRetention
 from rowsweep.queue.postgres.stores.workers import PostgresWorkers
 from rowsweep.queue.postgres.wake import PostgresWake
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _FIX = 'rs.connect("postgresql://…"), $DATABASE_URL, or rs.connect(driver=MemoryDriver())'
 
 
+@spelled
 class PostgresDriver:
     """Keep the queue in a Postgres database; nothing is opened before the first use.
 

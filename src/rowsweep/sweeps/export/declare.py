@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rowsweep.jobs import registry
 from rowsweep.jobs.origin import origin_of
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.export.formats.format import Format, as_format
 from rowsweep.sweeps.export.places.place import Where
 from rowsweep.sweeps.export.spec import ExportSpec, checksum
@@ -75,6 +76,7 @@ class Export(TableSweep[In]):
         return (ExportShardPass if is_sharded(self, ctx) else ExportPass)(self, ctx, value).run()
 
 
+@spelled
 def export_rows(  # noqa: PLR0913 - what an export is declared by
     name: str,
     rows: Rows,

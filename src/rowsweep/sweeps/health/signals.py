@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.health.kinds import KINDS, Measured, Own
 from rowsweep.sweeps.health.limits import Limits, limits_of
 from rowsweep.sweeps.health.reading import Reading
@@ -91,6 +92,7 @@ def signal_of(name: str, value: object) -> Signal:
     return Signal(name=name, limits=limits_of(value, KINDS[name].unit, option=name))
 
 
+@spelled
 def replica_lag_below(
     limit: str | timedelta, *, slow: str | timedelta | None = None, ignore: Sequence[str] = ()
 ) -> Signal:
@@ -102,41 +104,49 @@ def replica_lag_below(
     return _signal("replica_lag", limit, slow, ignore)
 
 
+@spelled
 def replica_lag_bytes_below(limit: str, *, slow: str | None = None, ignore: Sequence[str] = ()) -> Signal:
     """Wait while a standby has `limit` ("1GB") of WAL still to replay; slow down from `slow` (half of it) on."""
     return _signal("replica_lag_bytes", limit, slow, ignore)
 
 
+@spelled
 def archive_backlog_below(limit: str, *, slow: str | None = None) -> Signal:
     """Wait while `limit` ("4GB") of finished WAL is not archived yet; slow down from `slow` (half of it) on."""
     return _signal("archive_backlog", limit, slow)
 
 
+@spelled
 def lock_waits_below(limit: str | timedelta, *, slow: str | timedelta | None = None) -> Signal:
     """Wait once a session has waited `limit` for a lock of this process's sweeps; slow down from `slow` (half) on."""
     return _signal("lock_waits", limit, slow)
 
 
+@spelled
 def waiting_sessions_below(n: int, *, slow: int | None = None) -> Signal:
     """Wait while `n` sessions or more wait for locks of this process's sweeps; slow down from `slow` (half) on."""
     return _signal("waiting_sessions", n, slow)
 
 
+@spelled
 def active_sessions_below(n: int | str, *, slow: int | str | None = None) -> Signal:
     """Wait while `n` other sessions or more are active; "80%" is a share of `max_connections`. Needs pg_monitor."""
     return _signal("active_share" if isinstance(n, str) else "active_sessions", n, slow)
 
 
+@spelled
 def oldest_snapshot_below(limit: str | timedelta, *, slow: str | timedelta | None = None) -> Signal:
     """Wait while another session's snapshot in this database is `limit` old or more. Needs pg_monitor."""
     return _signal("oldest_snapshot", limit, slow)
 
 
+@spelled
 def vacuum_idle(*, hold: bool = False) -> Signal:
     """Slow down, or with `hold` wait, while the swept table is vacuumed. Needs pg_monitor."""
     return signal_of("vacuum", "hold" if hold else "slow")
 
 
+@spelled
 def batch_times_below(factor: float, *, slow: float | None = None) -> Signal:
     """Wait once batches take `factor` times as long as they did before; slow down from `slow` (`factor`) on."""
     return signal_of("batch_times", {"hold": factor, "slow": factor if slow is None else slow})

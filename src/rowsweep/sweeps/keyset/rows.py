@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 from rowsweep.errors import InvalidDeclaration
 from rowsweep.jobs.values.json_form import NoJsonForm, json_form
+from rowsweep.spelling import spelled
 
 Until = Literal["end", "start"]
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Describe what is swept: a table, in the order of its key.

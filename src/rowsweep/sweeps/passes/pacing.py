@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.options import Rate, rate
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 NO_RATE: Final = "none"
 
 
+@spelled
 class Pacer:
     """Let the batch after one of r rows start r / rate after that one started; unused time is not saved up.
 

@@ -15,6 +15,7 @@ from rowsweep.jobs import registry
 from rowsweep.jobs.origin import origin_of
 from rowsweep.jobs.tenancy import Tenant
 from rowsweep.options import count, duration, finite, format_duration
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.handle import Sweep, digest, sweep_options
 from rowsweep.sweeps.refusals import refused
 from rowsweep.sweeps.spec import PassSpec, Rejecting, code_of
@@ -32,6 +33,7 @@ _SPEC_OPTIONS: Final = (
 )  # fmt: skip
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """How much one pass may do: `time` at work and `rows` removed, whichever is reached first."""
@@ -142,6 +144,7 @@ class Purge(Sweep[None]):
         return PurgePass(self, ctx).run()
 
 
+@spelled
 def purge(name: str, targets: Callable[[], Sequence[Any]], *, tenant: Tenant = "none", **given: Any) -> Purge:
     """Declare a purge over what `targets()` answers each time it runs: `older_than(…)`, `expired(…)`, or your own.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from rowsweep.clock import SystemClock
 from rowsweep.errors import InvalidOption
 from rowsweep.options import count, duration
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from rowsweep.clock import Clock
@@ -45,6 +46,7 @@ class LimiterLease:
         self._limiter._end(self, began=False)
 
 
+@spelled
 class ConcurrencyLimiter:
     """Limit the runs of this process: in all, by queue, by the row's tenant, and starts by tenant in a sliding window.
 

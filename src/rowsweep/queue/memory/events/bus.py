@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from rowsweep.options import count
 from rowsweep.queue.bus import EventBus
 from rowsweep.queue.memory.driver import MemoryDriver
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
 
+@spelled
 class MemoryEventBus(EventBus):
     """Publish and find events in the memory of this process; no other process sees them.
 

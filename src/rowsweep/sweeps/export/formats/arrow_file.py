@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
 from rowsweep.options import one_of
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _CODECS: Final = ("lz4", "zstd", "none")
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowFile:
     """Arrow IPC files (Feather V2); `compression="none"` makes files that readers can map into memory."""

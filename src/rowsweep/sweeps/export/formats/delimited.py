@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
 from rowsweep.options import invalid_option
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.export.formats.ndjson import json_texts
 from rowsweep.sweeps.export.formats.texts import joined, plain_text, slices
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _FORMULA: Final = r"^[=+\-@\t\r]"
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Csv:
     """CSV files in UTF-8, each with a header: NULL is an empty field, the empty text `""`; other texts are quoted too.

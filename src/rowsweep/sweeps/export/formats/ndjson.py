@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.export.formats.texts import joined, plain_text, slices
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _RARE: Final = "[\x00-\x08\x0b\x0c\x0e-\x1f]"
 _COMMON: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ndjson:
     """Files of one JSON object a line, in UTF-8.

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
 from rowsweep.options import count, one_of
+from rowsweep.spelling import spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +20,7 @@ _SAMPLE_ROWS: Final = 20_000
 _REPEATED: Final = 4
 
 
+@spelled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parquet:
     """Parquet files; a row group has `row_group_rows` rows, fewer where these are wide (64 MB)."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rowsweep.errors import InvalidOption, PartChanged
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.export.destination import MANIFEST, SUCCESS
 from rowsweep.sweeps.export.manifest import Part
 from rowsweep.sweeps.export.places.place import open_place, resolve
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rowsweep.sweeps.export.places.place import Place
 
 
+@spelled
 def read_export(path: str | Path, *, verify: bool = False) -> pl.LazyFrame:
     """Answer a complete export as a polars LazyFrame over its parts, in key order.
 

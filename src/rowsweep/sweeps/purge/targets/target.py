@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from rowsweep.errors import InvalidDeclaration, InvariantBroken
 from rowsweep.jobs.tasks.zone import zone_of
 from rowsweep.options import count, duration
+from rowsweep.spelling import spelled
 from rowsweep.sweeps.keyset.rows import Rows
 
 _MOST_DAYS: Final = 1_000_000
@@ -63,6 +64,7 @@ class RowTarget:
         }
 
 
+@spelled
 def older_than(  # noqa: PLR0913 - one parameter an option
     table: str | tuple[str, ...],
     column: str,
@@ -95,6 +97,7 @@ def older_than(  # noqa: PLR0913 - one parameter an option
     return _target(table, column, where=where, tz=tz, name=name, days=days, age=length)
 
 
+@spelled
 def expired(
     table: str | tuple[str, ...], column: str, where: str | None = None, *, tz: str = "UTC", name: str | None = None
 ) -> RowTarget:
