@@ -95,18 +95,26 @@ def test_a_removed_callback_is_not_called_even_by_an_abort_that_is_under_way() -
     assert calls == ["kept"]
 
 
-def test_a_callback_that_raises_is_logged_and_the_next_one_runs(caplog: pytest.LogCaptureFixture) -> None:
-    """N-018."""
+@pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_a_callback_that_raises_is_logged_and_the_next_one_runs(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    """N-018, N-020: whatever it raises, the thread that aborts is not its own."""
     signal, calls = RunSignal(), []
 
     def broken() -> None:
-        raise RuntimeError("no")
+        raise error
+
+    def abort() -> None:
+        signal.abort(STOP)
+        signal.on_abort(broken)
 
     signal.on_abort(broken)
     signal.on_abort(lambda: calls.append(1))
     with caplog.at_level(logging.ERROR, logger="rowsweep"):
-        signal.abort(STOP)
-        signal.on_abort(broken)
+        thread = threading.Thread(target=abort, daemon=True)
+        thread.start()
+        thread.join(10)
     assert calls == [1]
     assert [record.getMessage() for record in caplog.records] == ["signals.callback.failed"] * 2
 

@@ -205,6 +205,8 @@ def _number_of(signal: RunSignal) -> int:
 def _call(callback: Callable[[], object]) -> None:
     try:
         callback()
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise  # a Ctrl-C of the user's, who is waiting for it to be heeded
         fields = {"callback": getattr(callback, "__qualname__", type(callback).__name__)}
         _logger.error("signals.callback.failed", extra={"fields": fields}, exc_info=error)

@@ -37,7 +37,7 @@ class Looper:
         step: Callable[[], float | None],
         *,
         timers: Timers,
-        failed: Callable[[Exception], float | None],
+        failed: Callable[[BaseException], float | None],
     ) -> None:
         self._name = name
         self._step = step
@@ -84,7 +84,7 @@ class Looper:
     def _guarded_step(self) -> float | None:
         try:
             return self._step()
-        except Exception as error:  # noqa: BLE001 - reported by `failed`; the loop outlives it
+        except BaseException as error:  # noqa: BLE001 - reported by `failed`; the loop outlives a SystemExit too
             return self._failed(error)
 
     def _wait(self, seconds: float | None) -> None:

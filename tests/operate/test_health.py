@@ -137,6 +137,17 @@ SHOWN: list[tuple[Finding, str, str]] = [
 ]  # fmt: skip
 
 
+def test_a_name_in_a_fix_is_one_word_of_a_shell() -> None:
+    """S-403, D-24: a queue's name may hold what a shell takes for more."""
+    odd = "a b; ls"
+    late, held = (
+        work.look_at_ready([depth(queue=odd, oldest_ready_seconds=300.0)]),
+        work.look_at_pauses([pause(queue=odd)]),
+    )
+    assert "--queue 'a b; ls'," in late.fix
+    assert held.fix.startswith("rowsweep jobs resume --queue 'a b; ls';")
+
+
 @pytest.mark.parametrize(("finding", "level", "says"), SHOWN)
 def test_each_look_tells_well_from_unwell(finding: Finding, level: str, says: str) -> None:
     """N-105, S-219, S-357: each finding has a fix, and only what is well has none."""

@@ -86,15 +86,19 @@ def test_an_occurrence_is_logged_with_its_jobs(tower: Tower, caplog: pytest.LogC
     ]
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(LookupError("no such customer"), "LookupError: no such customer"), (SystemExit(3), "SystemExit: 3")],
+)
 def test_a_task_that_raises_is_logged_and_keeps_its_watermark_while_the_next_one_fires(
-    tower: Tower, caplog: pytest.LogCaptureFixture
+    tower: Tower, caplog: pytest.LogCaptureFixture, error: BaseException, text: str
 ) -> None:
-    """N-098."""
+    """N-098, S-282."""
     working = [False]
 
     def enqueue(at: datetime) -> list[Any]:
         if not working[0]:
-            raise LookupError("no such customer")
+            raise error
         return [(mail(), "at last")]
 
     hourly("a-broken", enqueue=enqueue)
@@ -109,7 +113,7 @@ def test_a_task_that_raises_is_logged_and_keeps_its_watermark_while_the_next_one
         tower.pass_time(timedelta(minutes=1))
         scheduler.tick()
         assert len(logged(caplog, "jobs.scheduler.tick-failed")) == 2
-    assert (failure["task"], failure["error"]) == ("a-broken", "LookupError: no such customer")
+    assert (failure["task"], failure["error"]) == ("a-broken", text)
     working[0] = True
     assert fired(scheduler.tick()) == ["a-broken 09:00"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -171,6 +172,29 @@ def test_what_escapes_a_renewal_is_logged_and_renewing_goes_on(shop: Shop, caplo
     go.set()
     assert shop.until_state(job_id, "done").claims == 1
     assert str(job_id) in logged(caplog.records, "jobs.renewal.raised")[0]["job_ids"]
+
+
+def test_a_body_s_callback_that_exits_ends_no_thread_of_the_worker(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """N-018, N-020: called by the keeper, as its run is lost; the claims of all others are renewed as before."""
+
+    @job("callback", tenant="none")
+    def callback(ctx: Ctx) -> None:
+        ctx.signal.on_abort(lambda: sys.exit(3))
+        if ctx.attempt == 1:
+            ctx.signal.wait(60)
+
+    job_id = shop.enqueue(callback)
+    worker = shop.running(visibility="3s", renew_every="50ms")
+    shop.until_state(job_id, "running")
+    steering = shop.driver.stores().steering
+    assert steering is not None
+    steering.cancel(job_id)
+    until(lambda: bool(logged(caplog.records, "jobs.lease.lost")))
+    until(lambda: worker.stats.in_flight == 0)
+    names = {thread.name for thread in threading.enumerate()}
+    assert {"rowsweep-keeper", "rowsweep-claims", "rowsweep-settler"} <= names
 
 
 def test_every_renewal_is_armed_through_the_worker_s_timers(memory: Shop) -> None:

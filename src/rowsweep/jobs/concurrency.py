@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rowsweep.errors import ConcurrencyUnenforceable, InvalidDeclaration, InvalidOption, KeyBusy, SlotLost
@@ -133,7 +134,7 @@ def slot_lost(name: str, job_id: UUID, key: str, slot: int, why: str) -> SlotLos
     """Answer that a run no longer holds its slot, so that another may run beside it."""
     return SlotLost(
         f"The run of job {job_id} ({name}) lost slot {slot} of {key!r}: {why}.",
-        fix=f"rowsweep jobs ls --name {name} --state running",
+        fix=f"rowsweep jobs ls --name {quote(name)} --state running",
         meta={"job": name, "job_id": str(job_id), "lease_key": key, "slot": slot},
     )
 

@@ -174,7 +174,7 @@ class OutboxRelay:
         due_in = None if done.next_at is None else (done.next_at - self._clock.now()).total_seconds()
         return self._pace.next_in(due_in, found=bool(done.claimed))
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: BaseException) -> float:
         emit("jobs.outbox.tick-failed", error=error)
         return self._pace.fail()
 

@@ -115,7 +115,7 @@ class Dispatcher:
         """Ask the application; None, and reported, where it raised, be it for want of a database of its own."""
         try:
             return task.requests(at)
-        except Exception as error:  # noqa: BLE001 - an application's function ran
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an application's function ran
             self._complain(task, error)
             return None
 
@@ -135,7 +135,7 @@ class Dispatcher:
         else:
             self._watermarks[name] = at
 
-    def _complain(self, task: TaskHandle, error: Exception) -> None:
+    def _complain(self, task: TaskHandle, error: BaseException) -> None:
         """Report a task's failure; the same one, round after round, once a minute."""
         text, now = f"{type(error).__name__}: {error}", self._clock.monotonic()
         said = self._said.get(task.name)

@@ -203,7 +203,7 @@ class Scheduler:
         self.tick()
         return self._options.gap_seconds
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: BaseException) -> float:
         emit("jobs.scheduler.tick-failed", error=error)
         return self._options.gap_seconds
 

@@ -279,7 +279,7 @@ class Claims:
         if trusts != self._trusts:
             self._announced_at = None
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: BaseException) -> float:
         """Re-arm at the floor; what a failed pass was about to claim is seen again by the next look."""
         emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
         return self._pace.restart()

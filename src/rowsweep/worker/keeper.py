@@ -145,7 +145,7 @@ class Keeper:
             error=error,
         )
 
-    def _raised(self, error: Exception) -> float:
+    def _raised(self, error: BaseException) -> float:
         held = self._held()[:_SHOWN]
         job_ids = [str(flight.job.id) for flight in held]
         emit("jobs.renewal.raised", worker_id=self._worker_id, job_ids=job_ids, error=error)

@@ -147,7 +147,7 @@ class Settler:
         sending.not_before = self._clock.monotonic() + seconds
         self._left.append(sending)
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: BaseException) -> float:
         emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
         return _FIRST_PAUSE
 

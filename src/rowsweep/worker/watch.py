@@ -57,7 +57,7 @@ class Watch:
             return True
         return shards.stop(flight.claim, number) is not None
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: BaseException) -> float:
         emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
         return WATCH_SECONDS
 

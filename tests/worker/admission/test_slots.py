@@ -231,14 +231,15 @@ def test_a_slot_that_cannot_be_asked_for_leaves_the_row_to_its_visibility(
     assert shop.job(stuck).claims >= 2
 
 
-def test_a_context_that_raises_gives_the_slot_back(shop: Shop) -> None:
-    """S-290: all that was acquired, and the row too."""
+@pytest.mark.parametrize("error", [RuntimeError("no services today"), SystemExit(3)], ids=repr)
+def test_a_context_that_raises_gives_the_slot_back(shop: Shop, error: BaseException) -> None:
+    """S-290, S-282: all that was acquired, and the row too; the claim loop goes on."""
     broken = threading.Event()
     broken.set()
 
     def context() -> None:
         if broken.is_set():
-            raise RuntimeError("no services today")
+            raise error
 
     @job("capped", tenant="none", concurrency=1)
     def capped(ctx: Ctx) -> None: ...

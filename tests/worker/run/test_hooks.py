@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from typing import Any
 from uuid import UUID
@@ -228,6 +229,25 @@ def test_an_input_that_no_longer_parses_is_none_and_its_hook_acts_for_nobody(sho
     settled = ear.only()
     assert (settled.outcome, settled.input, settled.code) == ("dead-lettered", None, "X_JOB_INPUT_INVALID")
     assert (shop.job(job_id).state, ear.tenants) == ("dead", [None])
+
+
+def test_a_tenant_that_cannot_be_told_costs_no_hook_and_no_thread(shop: Shop) -> None:
+    """D-38, N-020: it fails closed, also where it exits."""
+    knows = [True]
+
+    def tenant(_: str) -> str:
+        return "shop-7" if knows[0] else sys.exit(3)
+
+    ear = Ear()
+
+    @job("act", tenant=tenant, input=str, on_settled=ear, retry=ONCE)
+    def act(ctx: Ctx, text: str) -> None:
+        knows[0] = False
+
+    job_id = shop.enqueue(act, "seven")
+    worker = shop.running()
+    assert (ear.only().outcome, shop.job(job_id).state, ear.tenants) == ("completed", "done", [None])
+    until(lambda: worker.stats.in_flight == 0)
 
 
 def test_what_a_hook_enqueues_is_its_tenants_and_attributed_to_the_job(shop: Shop) -> None:

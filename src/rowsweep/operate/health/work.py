@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from rowsweep.operate.health.finding import Finding, ago, fail, some, warn, well
@@ -46,12 +47,13 @@ def look_at_ready(depths: Sequence[Depth]) -> Finding:
     ready = sum(depth.ready for depth in depths)
     worst = max(depths, key=lambda depth: depth.oldest_ready_seconds, default=None)
     if worst is not None and worst.oldest_ready_seconds > LATE_SECONDS:
+        named = quote(worst.queue)
         at_least = "at least " if worst.is_capped else ""
         return warn(
             "ready",
             f"the oldest due job of the queue {worst.queue!r} has waited for {ago(worst.oldest_ready_seconds)}; "
             f"{at_least}{worst.ready:,} are ready there.",
-            f"rowsweep worker --queue {worst.queue}, or a higher --concurrency; rowsweep jobs ls --queue {worst.queue}",
+            f"rowsweep worker --queue {named}, or a higher --concurrency; rowsweep jobs ls --queue {named}",
         )
     return well("ready", f"{ready:,} ready, none has waited for {LATE_SECONDS:g} s")
 
@@ -95,7 +97,9 @@ def look_at_sweeps(running: Sequence[Snapshot]) -> Finding:
 
 
 def _flags(pause: Pause) -> str:
-    return "".join(f" --{flag} {value}" for flag, value in (("queue", pause.queue), ("name", pause.name)) if value)
+    return "".join(
+        f" --{flag} {quote(value)}" for flag, value in (("queue", pause.queue), ("name", pause.name)) if value
+    )
 
 
 def _pause(pause: Pause) -> str:

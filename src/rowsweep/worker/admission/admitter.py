@@ -118,7 +118,7 @@ class Admitter:
         """Wire a job's run; where the application's `context()` raises, shed it: its row must not wait for a lapse."""
         try:
             return self._wire(job, handle, claimed_at)
-        except Exception as error:  # noqa: BLE001 - whatever the application raised
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the application raised
             emit("jobs.worker.tick-failed", worker_id=self._worker_id, queue=job.queue, error=error)
             if permit is not None:
                 self._gate.abandon(permit)

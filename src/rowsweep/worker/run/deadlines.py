@@ -88,7 +88,7 @@ class Deadlines:
                 deadline.flight.signal.abort(deadline.late)
         return None if self._looks_at == float("inf") else max(self._looks_at - self._clock.monotonic(), 0.0)
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: BaseException) -> float:
         emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)
         return _AGAIN_SECONDS
 

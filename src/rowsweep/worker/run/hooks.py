@@ -183,11 +183,11 @@ def _input_of(announcement: Announcement) -> tuple[Any, str | None]:
     options = announcement.handle.options
     try:
         value = options.input.parse(announcement.job.input)
-    except Exception:  # noqa: BLE001 - the hook is told all the same, of an input that no longer parses
+    except BaseException:  # noqa: BLE001 - the hook is told all the same, of an input that no longer parses
         return None, None
     try:
         return value, announcement.handle.tenant_for(value)
-    except Exception:  # noqa: BLE001 - a resolver is application code; without its answer the hook acts for nobody
+    except BaseException:  # noqa: BLE001 - a resolver is application code; without its answer the hook acts for nobody
         return value, None
 
 

@@ -70,7 +70,7 @@ class ProgressWriter:
         if not held and not flight.is_ended:
             self._lose(flight, "the fence refused its progress")
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: BaseException) -> float:
         """Try again with the next second; say so once, until a write has worked again."""
         if not self._is_failing:
             emit("jobs.worker.tick-failed", worker_id=self._worker_id, error=error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rowsweep.errors import DuplicateJob, InvariantBroken
@@ -40,6 +41,6 @@ def refusing_a_key_taken_meanwhile(name: str) -> Iterator[None]:
             raise
         raise DuplicateJob(
             f"another live job of {name!r} took the same key at this moment.",
-            fix=f"rowsweep jobs ls --name {name} --json",
+            fix=f"rowsweep jobs ls --name {quote(name)} --json",
             meta={"name": name},
         ) from error
