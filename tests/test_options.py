@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rowsweep.errors import InvalidOption
@@ -237,6 +237,7 @@ def test_an_option_whose_repr_raises_is_still_refused_in_words() -> None:
 
 
 @given(ANYTHING)
+@example("1000000H")
 def test_whatever_comes_is_taken_or_refused_with_a_fix_that_is_taken(value: object) -> None:
     """D-37: the near miss always works."""
     for parse in (

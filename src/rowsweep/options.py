@@ -63,7 +63,9 @@ def duration(value: object, *, option: str) -> timedelta:
     if span is not None and timedelta(0) <= span <= timedelta(_LONGEST_DAYS):
         return span
     too_long = span is not None and span > timedelta(0)
-    near = f"{_LONGEST_DAYS}d" if too_long else _near_duration(value) or "10s"
+    near = None if too_long else _near_duration(value) or "10s"
+    if near is None or (_span(near) or timedelta.max) > timedelta(_LONGEST_DAYS):
+        near = f"{_LONGEST_DAYS}d"
     raise invalid_option(option, expected, value, f'"{near}"')
 
 

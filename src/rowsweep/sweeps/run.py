@@ -16,6 +16,7 @@ from rowsweep.queue.records import FINISHED_STATES
 from rowsweep.queue.stores.ledger import Tuning
 from rowsweep.signals import RunSignal
 from rowsweep.sweeps.health.choice import asked_of
+from rowsweep.sweeps.passes.advice import advice_in
 from rowsweep.sweeps.passes.pacing import NO_RATE
 from rowsweep.sweeps.snapshot import Snapshot, snapshot_of
 from rowsweep.sweeps.spec import MOST_BATCH_ROWS
@@ -293,7 +294,9 @@ def _log_verb(row: Backfill, wanted: Wanted, reason: str | None) -> None:
 def _said(row: Backfill) -> str:
     """Answer what a failed run's error says, without the fix that `_way_on` repeats."""
     said, found, _ = ((row.last_error or "").partition("\n")[0]).rpartition(" Fix: ")
-    return said if row.last_error_code and found and said else str(row.last_error)
+    if row.last_error_code and found and said:
+        return said
+    return "\n".join(line for line in str(row.last_error).split("\n") if advice_in(line) is None)
 
 
 def _way_on(row: Backfill) -> str:
@@ -301,5 +304,6 @@ def _way_on(row: Backfill) -> str:
     resume = f"run.resume() goes on behind the last batch (rowsweep sweeps resume {row.run_id})"
     said, found, own = ((row.last_error or "").partition("\n")[0]).rpartition(" Fix: ")
     if not (row.last_error_code and found and said):
-        return resume
+        first = advice_in(row.last_error or "")
+        return resume if first is None else f"{first}; then {resume}"
     return own if _ANEW.search(own) or not row.rows else f"{own}; then {resume}"

@@ -238,13 +238,40 @@ def test_sql_that_is_wrong_in_itself_is_not_tried_again(field: Field) -> None:
         except psycopg.Error as error:
             raise RuntimeError("could not look") from error
 
-    for name, handler, word in (("plain", plain, "nothing"), ("wrapped", wrapped, "could not look")):
+    for name, handler, word, first in (
+        ("plain", plain, "nothing", "the table that is named above"),
+        ("wrapped", wrapped, "could not look", "the column that is named above"),
+    ):
         run = rs.backfill(name, handler, **SMALL).launch()
-        with pytest.raises(SweepFailed, match=word):
+        with pytest.raises(SweepFailed, match=word) as failure:
             field.finish(run)
+        assert failure.value.fix.startswith(f"look at {first}")
+        assert f"; then run.resume() goes on behind the last batch (rowsweep sweeps resume {run.run_id})" in (
+            failure.value.fix
+        )
+        assert "look at" not in failure.value.cause
         job = field.job(run)
         assert (job.state, job.attempt, job.stop_reason) == ("dead", 1, "terminal")
         field.queue_sql("delete from {x_jobs}")
+
+
+def test_what_is_denied_under_way_is_said_first_and_the_run_goes_on_once_it_is_granted(
+    field: Field, connection: psycopg.Connection[Any]
+) -> None:
+    """S-432: which privilege is for the error to say; the fix says that it is one, then to resume."""
+    field.orders(10)
+    field.sql(
+        "create function denied() returns trigger language plpgsql as $$ begin "
+        "raise insufficient_privilege using message = 'permission denied for table prices'; end $$"
+    )
+    field.sql("create trigger t before update on orders for each row when (new.id = 7) execute function denied()")
+    run = rs.backfill("denied", set={"total": "id"}, **SMALL).launch()
+    with pytest.raises(SweepFailed, match="permission denied for table prices") as failure:
+        field.finish(run)
+    assert failure.value.fix.startswith("look at the privileges: grant what is denied above")
+    field.sql("drop trigger t on orders")
+    run.resume()
+    assert field.finish(run)["rows"] == 10
 
 
 def test_any_other_error_follows_the_retry_policy(field: Field) -> None:

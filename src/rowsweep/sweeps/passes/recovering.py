@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowsweep.clock import real_monotonic
-from rowsweep.errors import Interrupted, LeaseLost, RowsweepError
+from rowsweep.errors import Interrupted, LeaseLost
 from rowsweep.jobs.attempts.classify import Stop, decide
 from rowsweep.sweeps.batch.closing import CheckpointMoved
 from rowsweep.sweeps.batch.connection import CommitUnknown
@@ -19,6 +19,7 @@ from rowsweep.sweeps.batch.patience import (
     is_without_room,
     name_of,
 )
+from rowsweep.sweeps.passes.advice import advise, wrong_sql
 from rowsweep.sweeps.passes.steered import SteeredPass
 from rowsweep.telemetry.events import emit
 
@@ -122,6 +123,7 @@ class RecoveringPass(SteeredPass):
     def _report_failure(self, error: Exception) -> None:
         """Log the end of a run whose attempt will not be made again; what comes of a lost claim is another's."""
         record, signal = self._ctx.record, self._ctx.signal
+        advise(error)
         if signal.aborted or isinstance(error, LeaseLost):
             return
         attempt = 1 if self._ctx.runner.has_restarted else record.attempt
@@ -138,7 +140,5 @@ class RecoveringPass(SteeredPass):
 
 def declare_terminal(error: Exception) -> None:
     """Mark SQL that is wrong in itself (SQLSTATE class 42): trying again changes nothing."""
-    behind = database_error(error)
-    wrong = behind is not None and (behind.sqlstate or "").startswith("42")
-    if wrong and not isinstance(error, RowsweepError):
+    if wrong_sql(error) is not None:
         error.retry = "terminal"  # type: ignore[attr-defined]  # any error may carry it
