@@ -333,10 +333,10 @@ def test_a_file_is_no_place_for_an_export(field: Field, tmp_path: Path) -> None:
     field.orders(10)
     (tmp_path / "orders.parquet").write_text("mine")
     run = exporting("filed", tmp_path / "orders.parquet").launch()
-    with pytest.raises(SweepFailed, match="is, or lies in, a file"):
+    with pytest.raises(SweepFailed, match="is a file"):
         field.finish(run)
     assert field.row(run).last_error_code == InvalidOption.code
-    with pytest.raises(InvalidOption, match="is, or lies in, a file"):
+    with pytest.raises(InvalidOption, match="is a file"):
         rs.read_export(tmp_path / "orders.parquet")
     assert (tmp_path / "orders.parquet").read_text() == "mine"
 
@@ -393,3 +393,35 @@ def test_where_an_export_went_is_shown(field: Field, tmp_path: Path) -> None:
     assert ("exported to", str(tmp_path / "out")) in details(seen)
     assert str(tmp_path / "out") in snapshot_html(seen)
     assert "options" not in dict(details(seen))
+
+
+# -- under way ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["sealed", "published"])
+def test_a_folder_that_becomes_a_file_under_way_is_named_as_what_it_is(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """S-432: by its own path, not by that of a part in it, with what to do; whatever was about to be written."""
+    field.orders(10)
+    folder, publish = tmp_path / "out", LocalDraft.publish
+
+    def replaced(draft: LocalDraft) -> None:
+        if moment == "published":
+            publish(draft)
+        if draft._final.name == "part-00001.parquet":
+            folder.rename(tmp_path / "moved")
+            folder.write_text("a file")
+        if moment == "sealed":
+            publish(draft)
+
+    monkeypatch.setattr(LocalDraft, "publish", replaced)
+    run = exporting("archive", folder).launch()
+    with pytest.raises(SweepFailed) as failure:
+        field.finish(run)
+    said = field.row(run).last_error or ""
+    assert field.job(run).attempt == 1
+    assert said.startswith(f"InvalidOption: X_OPTION_INVALID: {folder} is a file; an export is a folder of parts.")
+    assert "part-00001" not in said
+    assert "_rowsweep.json" not in said
+    assert f"move it away, or name another folder, such as '{folder}.d'" in failure.value.fix

@@ -81,11 +81,12 @@ def _standing_refused(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno == errno.ENOTDIR:
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
+            file = next((one for one in (path, *path.parents) if one.is_file()), path)
             raise InvalidOption(
-                f"{path} is, or lies in, a file; an export is a folder of parts.",
-                fix=f"name a folder, such as {str(path.with_suffix('.d'))!r}",
-                meta={"path": str(path)},
+                f"{file} is a file; an export is a folder of parts.",
+                fix=f"move it away, or name another folder, such as {f'{file}.d'!r}: to=",
+                meta={"path": str(file)},
             ) from None
         if error.errno in _STANDING:
             raise InvalidOption(
@@ -132,4 +133,5 @@ class LocalDraft:
         """Close and remove what is left."""
         with suppress(OSError):  # closing flushes what a full disk would not take
             self.file.close()
-        self._temporary.unlink(missing_ok=True)
+        with suppress(NotADirectoryError):  # its folder is a file by now, which the place says
+            self._temporary.unlink(missing_ok=True)
