@@ -65,7 +65,9 @@ def run(  # noqa: PLR0913 - one parameter a flag
     130), a second one stops at once. SIGTERM hands it to the next worker (143). What is committed stays.
     """
     from rowsweep.sweeps.registry import get_sweep
+    from rowsweep.worker.options import WorkerOptions
 
+    WorkerOptions(visibility=visibility)  # refused before anything is connected to, and launched
     session = session_of(context)
     value = read_json(given, flag="--input")
     with session.app(declares=True, shipped=True) as app:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,6 +14,8 @@ from rowsweep.errors import InvalidOption
 from rowsweep.options import duration
 
 if TYPE_CHECKING:
+    from socketserver import TCPServer
+
     from rowsweep.app.app import App
     from rowsweep.cli.session import Session
 
@@ -58,11 +60,11 @@ def serve(
     configure_logging(json=session.everywhere.is_json)
     configure_lifecycle(drain)
     chosen = how or Serving()
+    bound: AbstractContextManager[Any] = nullcontext() if ready_port is None else _bound(ready_port)
     connected = session.app(declares=chosen.declares, pooler=chosen.pooler, outbox=chosen.outbox)
-    with connected as app, Signals(lambda: leave_server(app)) as signals:
+    with bound as server, connected as app, Signals(lambda: leave_server(app)) as signals:
         app.operate.pauses()  # refused here where there are no tables, which every loop would only log and wait for
-        ready: AbstractContextManager[None] = nullcontext() if ready_port is None else _readiness(ready_port)
-        with ready:
+        with nullcontext() if server is None else _answering(server):
             if chosen.declares:
                 declare_retention()
             spare_collector()
@@ -88,10 +90,9 @@ def spare_collector() -> None:
 
 
 @contextmanager
-def _readiness(port: int) -> Iterator[None]:
-    """Answer GET /ready while the block runs, from the lifecycle that stands when it begins."""
+def _bound(port: int) -> Iterator[TCPServer]:
+    """Take the port of GET /ready for the block, which is refused before anything is connected to."""
     import json
-    import threading
     from http.server import BaseHTTPRequestHandler
     from socketserver import TCPServer
 
@@ -125,9 +126,19 @@ def _readiness(port: int) -> Iterator[None]:
             fix="--ready-port with a free port",
             meta={"option": "ready_port"},
         ) from error
+    try:
+        yield server
+    finally:
+        server.server_close()
+
+
+@contextmanager
+def _answering(server: TCPServer) -> Iterator[None]:
+    """Answer GET /ready while the block runs, from the lifecycle that stood when the port was taken."""
+    import threading
+
     threading.Thread(target=server.serve_forever, name="rowsweep-ready", daemon=True).start()
     try:
         yield
     finally:
         server.shutdown()
-        server.server_close()

@@ -43,6 +43,7 @@ def up(  # noqa: PLR0913 - one parameter a flag
     Without a DSN it starts the embedded Postgres, tables installed. On SIGTERM or Ctrl-C it dispatches and claims no
     more and lets what runs finish; a second Ctrl-C leaves at once.
     """
+    worker_options(queue, concurrency, visibility)  # refused before anything is connected to, or started
 
     def start(app: App) -> None:
         worker = app.worker(**worker_options(queue or declared_queues(concurrency), concurrency, visibility))

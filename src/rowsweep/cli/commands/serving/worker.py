@@ -60,7 +60,9 @@ def worker(  # noqa: PLR0913 - one parameter a flag
 
 
 def worker_options(queues: list[str] | None, concurrency: list[str] | None, visibility: str) -> dict[str, Any]:
-    """Answer a worker's options from its flags; what cannot be read is a usage error."""
+    """Answer a worker's options from its flags; what cannot be read is a usage error, what cannot work is refused."""
+    from rowsweep.worker.options import WorkerOptions
+
     named: dict[str, int] = {}
     general: int | None = None
     for text in concurrency or ():
@@ -75,7 +77,9 @@ def worker_options(queues: list[str] | None, concurrency: list[str] | None, visi
     if general is not None:
         named = {queue: named.get(queue, general) for queue in chosen}
     options: dict[str, Any] = {"queues": chosen, "visibility": visibility}
-    return options | ({"concurrency": named} if named else {})
+    options |= {"concurrency": named} if named else {}
+    WorkerOptions(**options)
+    return options
 
 
 def declared_queues(concurrency: list[str] | None) -> list[str] | None:
