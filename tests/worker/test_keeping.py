@@ -177,7 +177,7 @@ def test_what_escapes_a_renewal_is_logged_and_renewing_goes_on(shop: Shop, caplo
 def test_a_body_s_callback_that_exits_ends_no_thread_of_the_worker(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """N-018, N-020: called by the keeper, as its run is lost; the claims of all others are renewed as before."""
+    """N-018, N-020, S-119: called by the keeper, at the renewal that is refused and not when the window is over."""
 
     @job("callback", tenant="none")
     def callback(ctx: Ctx) -> None:
@@ -186,7 +186,7 @@ def test_a_body_s_callback_that_exits_ends_no_thread_of_the_worker(
             ctx.signal.wait(60)
 
     job_id = shop.enqueue(callback)
-    worker = shop.running(visibility="3s", renew_every="50ms")
+    worker = shop.running(visibility="120s", renew_every="50ms")
     shop.until_state(job_id, "running")
     steering = shop.driver.stores().steering
     assert steering is not None

@@ -210,7 +210,23 @@ def test_what_a_role_defaults_to_changes_nothing(
             for job_id in ids:
                 assert shop.until_state(job_id, "done").claims == 1
             assert len(set(sql_of(shop, "select mark from marks"))) == 12
+            with driver_of(shop).question_connection() as asked, driver_of(shop).sweep_connection() as lent:
+                assert [settings_of(one) for one in (asked, lent)] == [
+                    ["5s", "0", "read committed", "off"],
+                    ["0", "0", "read committed", "off"],
+                ]
     assert complaints(caplog) == []
+
+
+def driver_of(shop: Shop) -> PostgresDriver:
+    assert isinstance(shop.driver, PostgresDriver)
+    return shop.driver
+
+
+def settings_of(connection: psycopg.Connection[Any]) -> list[str]:
+    """Answer a session's limits, and what its transactions are."""
+    names = ("statement_timeout", "lock_timeout", "default_transaction_isolation", "default_transaction_read_only")
+    return [connection.execute(sql.SQL("show {}").format(sql.Identifier(name))).fetchone()[0] for name in names]  # type: ignore[index]
 
 
 @contextlib.contextmanager

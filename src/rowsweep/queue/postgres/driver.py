@@ -69,7 +69,7 @@ class PostgresDriver:
         clock: Clock | None = None,
     ) -> None:
         self._connections = _checked(connections)
-        self._place = Place(self._connections.dsn, self._connections.place, schema)
+        self._place = Place(self._connections.dsn, self._connections.place, schema, pooler=pooler)
         self._pools = Pools(self._connections, pooler=pooler, role_limit=self._place.role_limit)
         self._outboxes = CallersOutboxes(schema)
         self._schema = schema

@@ -111,7 +111,7 @@ def _install(connection: Connection[Any], schema: str | None, *, is_only: bool) 
         install_id = applied[0][3] if applied else uuid.uuid4()
         for migration in migrations()[len(applied) :]:
             _apply(connection, migration, name, install_id)
-    return _status(connection, name)
+        return _status(connection, name)
 
 
 def _status(connection: Connection[Any], schema: str | None) -> SchemaStatus:

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from rowsweep.queue.postgres.connections import connect_once
+from rowsweep.queue.postgres.connections import configure, connect_once
 from rowsweep.queue.postgres.migrations import latest_version
 from rowsweep.queue.postgres.statements.cursor import run
 from rowsweep.queue.postgres.statements.sql import load, render
@@ -22,9 +22,10 @@ _SQL = load(__name__)
 class Place:
     """Find the schema at first use, refusing a server below 15 and tables that are missing or too old."""
 
-    def __init__(self, dsn: str, name: str, schema: str | None) -> None:
+    def __init__(self, dsn: str, name: str, schema: str | None, *, pooler: bool = False) -> None:
         self.name = name
         self._dsn = dsn
+        self._pooler = pooler
         self._named = schema
         self._found: str | None = None
         self._identity: TupleRow | None = None
@@ -52,6 +53,7 @@ class Place:
         with self._lock:
             if not self._is_limit_known:
                 with connect_once(self._dsn, self.name) as connection, own_errors(self.name):
+                    configure(connection, control=True, pooler=self._pooler)
                     self._note_limit(connection)
             return self._role_limit
 
@@ -73,6 +75,7 @@ class Place:
 
     def _find(self) -> str:
         with connect_once(self._dsn, self.name) as connection, own_errors(self.name):
+            configure(connection, control=True, pooler=self._pooler)
             self._note_limit(connection)
             schema = self._named or find_schema(connection)
             rows = versions(connection, schema)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from rowsweep.errors import InvalidOption, SchemaMissing
-from rowsweep.queue.postgres.connections import Connections, connect_once
+from rowsweep.queue.postgres.connections import Connections, configure, connect_once
 from rowsweep.queue.postgres.outbox.store import PostgresOutbox
 from rowsweep.queue.postgres.pools import Pools
 from rowsweep.queue.postgres.statements.cursor import run
@@ -76,6 +76,7 @@ class PostgresOutboxPlace:
         with self._lock:
             if self._known is None:
                 with connect_once(self._dsn, self.place) as connection, own_errors(self.place):
+                    configure(connection, control=True, pooler=self._pools.pooler)
                     self._known = _find(connection, self._named, self.place)
             return self._known
 
