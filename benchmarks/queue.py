@@ -7,7 +7,9 @@ that cannot be run is said to be missing, and the others go on.
 from __future__ import annotations
 
 import json
+import random
 import re
+import select
 import statistics
 import subprocess
 import sys
@@ -33,6 +35,7 @@ PEERS = ("procrastinate", "pgqueuer", "chancy", "dbos", "absurd", "awa")
 TURNS, LATENCIES = 5, 40
 """How often in a round each has its turn of so many enqueues on an idle system."""
 COUNTED, IDLE_SECONDS, SETTLES_SECONDS = 500, 60, 8
+STARTS_SECONDS, GIVE_UP_SECONDS, _NOT_COUNTED = 3.0, 30.0, 10
 _STATEMENT = re.compile(r"^(\w+) LOG:  (?:statement|execute [^:]*): ", re.MULTILINE)
 _NO_ADAPTER = {"oban": "its versions need Python 3.12 or newer; it has no adapter here"}
 
@@ -76,8 +79,29 @@ def _each(measured: dict[str, _Measured], turn: int, measure: Callable[[str, _Me
 
 
 def _measure_latency(name: str, found: _Measured) -> None:
-    with place_of(name) as place:
-        found.latency.extend(place.ask("latency", LATENCIES))
+    """Enqueue in one process, one job at a time on an idle system, and see when its body begins in another."""
+    with place_of(name) as place, place.asked("work", 3600) as worker, place.asked("ask") as asker:
+        for number in range(_NOT_COUNTED + LATENCIES):
+            time.sleep(STARTS_SECONDS if number == 0 else 0.02 + random.random() * 0.04)
+            began = _answer(asker, "one\n")
+            if number >= _NOT_COUNTED:
+                found.latency.append(_answer(worker) - began)
+            else:
+                _answer(worker)
+
+
+def _answer(process: subprocess.Popen[str], question: str | None = None) -> float:
+    """Ask where there is a question, and answer the next line."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if question is not None:
+        process.stdin.write(question)
+        process.stdin.flush()
+    ready, _, _ = select.select([process.stdout], [], [], GIVE_UP_SECONDS)
+    line = process.stdout.readline() if ready else ""
+    if not line:
+        raise RuntimeError(f"a process said nothing for {GIVE_UP_SECONDS:g} s, or ended")
+    return float(json.loads(line))
 
 
 def _measure(name: str, found: _Measured, *, is_first: bool) -> None:
@@ -171,7 +195,7 @@ def enqueue() -> Figure:
 
 
 def latency(percent: int) -> Figure:
-    """Measure from the enqueue's call to the body, on an idle system."""
+    """Measure from the enqueue's call in one process to the body in a worker's, on an idle system."""
     values = {name: _quantile(found.latency, percent) * 1000 for name, found in _all().items()}
     return _lowest(f"queue.latency.p{percent}", "ms", values)
 

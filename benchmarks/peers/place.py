@@ -37,6 +37,17 @@ class Place:
             raise RuntimeError((done.stderr.strip() or "it said nothing").splitlines()[-1])
         return json.loads(done.stdout.splitlines()[-1])
 
+    @contextmanager
+    def asked(self, verb: str, amount: int = 0) -> Iterator[subprocess.Popen[str]]:
+        """Keep a process of its own at one verb for the block, which is asked and answers line by line."""
+        lines: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        command = self.command(verb, amount)
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, **lines) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
     def command(self, verb: str, amount: int) -> list[str]:
         """Answer the command of one verb: ours runs by this interpreter, a peer by its own."""
         python = sys.executable if self.library == "rowsweep" else str(interpreter())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import sys
 import time
 from typing import Any, ClassVar, Protocol
@@ -50,6 +49,15 @@ class Tally:
         self.count += 1
 
 
+class Starts(Tally):
+    """Print when each body began, on the clock that all processes of a machine share."""
+
+    def ran(self) -> None:
+        """Count one body and print its line."""
+        super().ran()
+        print(json.dumps(self.last_at), flush=True)
+
+
 def main(kind: type[Side]) -> None:
     """Do one verb, print its answer, and leave without waiting for what still runs."""
     answer = asyncio.run(_answer(kind, sys.argv[1], sys.argv[2], int(sys.argv[3])))
@@ -58,7 +66,7 @@ def main(kind: type[Side]) -> None:
 
 
 async def _answer(kind: type[Side], dsn: str, verb: str, amount: int) -> Any:
-    tally = Tally()
+    tally = Starts() if verb == "work" else Tally()
     side = kind(dsn, tally)
     if verb == "install":
         await side.install()
@@ -70,8 +78,9 @@ async def _answer(kind: type[Side], dsn: str, verb: str, amount: int) -> Any:
         answer: Any = time.perf_counter() - began
     elif verb == "drain":
         answer = await _drain(side, tally, dsn, amount)
-    elif verb == "latency":
-        answer = await _latencies(side, tally, amount)
+    elif verb == "ask":
+        await _enqueue_as_asked(side)
+        answer = None
     else:
         await side.start()
         await asyncio.sleep(amount)
@@ -104,16 +113,9 @@ async def _finished(connection: Any, side: Side) -> int:
     return int(count)
 
 
-async def _latencies(side: Side, tally: Tally, amount: int) -> list[float]:
-    """Answer the seconds from each enqueue's call to its body, one job at a time on an idle system."""
-    await side.start()
-    await asyncio.sleep(2)
-    seconds = []
-    for number in range(1, amount + 11):
-        await asyncio.sleep(0.02 + random.random() * 0.04)
+async def _enqueue_as_asked(side: Side) -> None:
+    """Put one job on the queue for each line that comes in, and print when that began."""
+    while await asyncio.to_thread(sys.stdin.readline):
         began = time.perf_counter()
         await side.enqueue(1)
-        while tally.count < number:
-            await asyncio.sleep(0.0005)
-        seconds.append(tally.last_at - began)
-    return seconds[10:]
+        print(json.dumps(began), flush=True)
