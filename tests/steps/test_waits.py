@@ -162,6 +162,28 @@ def test_a_coroutine_sleeps_too(shop: Shop) -> None:
     assert (row.result, row.claims) == (7, 2)
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_step_that_was_never_awaited_fails_its_run(shop: Shop, is_async: bool) -> None:
+    """N-008: nothing of it has run, and a run that is done would never do it."""
+    ran = []
+
+    async def send() -> None:
+        ran.append(1)
+
+    def forgets(ctx: Ctx) -> str:
+        ctx.step.run("send", send)
+        return "sent"
+
+    async def forgets_too(ctx: Ctx) -> str:
+        return forgets(ctx)
+
+    job_id = shop.enqueue(job("forgets", forgets_too if is_async else forgets, tenant="none"))
+    shop.running()
+    row = shop.until_state(job_id, "dead")
+    assert (row.last_error_code, row.attempt, row.stop_reason, ran) == ("X_INVARIANT", 1, "terminal", [])
+    assert "The step 'send'" in str(row.last_error)
+
+
 def test_a_wait_inside_a_transaction_is_refused(shop: Shop) -> None:
     """N-117: parking would roll it back."""
 

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rowsweep.errors import Aborted, Draining, Interrupted, LeaseLost, StepKindChanged, Suspend, TimedOut
+from rowsweep.errors import (
+    Aborted,
+    Draining,
+    Interrupted,
+    InvariantBroken,
+    LeaseLost,
+    StepKindChanged,
+    Suspend,
+    TimedOut,
+)
 from rowsweep.jobs.attempts.failure import failure_for_row
 from rowsweep.queue.stores.steps import StepPut
 from rowsweep.steps.checkpoint import MovingStep
@@ -20,7 +29,7 @@ from rowsweep.steps.trace import StepTrace
 from rowsweep.steps.waits import WAIT_TIMEOUT, Awaited, sleep, wait_for_event
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Coroutine, Iterator
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -45,6 +54,7 @@ class _Memory:
     trace: StepTrace = field(default_factory=StepTrace)
     stored: dict[str, Recorded] | None = None
     checkpoints: dict[str, MovingStep] = field(default_factory=dict)
+    unawaited: dict[str, Coroutine[Any, Any, Any]] = field(default_factory=dict)
 
 
 class StepRunner:
@@ -112,7 +122,8 @@ class StepRunner:
             answer = restore(name, stored.output, returns)
             return _answered(answer) if is_async else answer
         if is_async:
-            return self._run_async(name, body, returns, tx)
+            begun = self._remembered.unawaited[name] = self._run_async(name, body, returns, tx)
+            return begun
         try:
             with self._deadline(name):
                 output = self._call(body)
@@ -158,6 +169,18 @@ class StepRunner:
         """Remember that the run asked to leave, then leave: a body that swallows it is asked again at its next step."""
         self.suspension = self.suspension or request
         raise self.suspension
+
+    def never_awaited(self) -> InvariantBroken | None:
+        """Refuse a run that asked for a step and never awaited it: nothing of that has run, and nobody would know."""
+        unawaited = {} if self._memory is None else self._memory.unawaited
+        for name, begun in unawaited.items():
+            begun.close()
+            return InvariantBroken(
+                f"The step {name!r} of run {self.run_id} is a coroutine that was never awaited: nothing of it has run.",
+                fix=f"await ctx.step.run({name!r}, …) in an async body",
+                meta={"step": name},
+            )
+        return None
 
     def end(self) -> None:
         """Say that the execution is over: whatever its body still does, it writes nothing more."""
@@ -215,6 +238,7 @@ class StepRunner:
         return answer
 
     async def _run_async(self, name: str, body: Callable[..., Awaitable[Any]], returns: Any, tx: Any) -> Any:
+        self._remembered.unawaited.pop(name, None)
         try:
             with self._deadline(name):
                 output = await self._call(body)

@@ -140,6 +140,21 @@ def test_a_run_that_never_began_takes_its_start_out_of_the_window() -> None:
     assert asked(limiter) == "rate_per_tenant"
 
 
+def test_a_tenant_that_starts_nothing_more_is_forgotten() -> None:
+    """S-350: what is kept for a rate does not grow with every tenant that there ever was; one in its window stays."""
+    clock = FakeClock()
+    limiter = ConcurrencyLimiter(rate_per_tenant=(1, "1m"), clock=clock)
+    for number in range(500):
+        leased(limiter, tenant=f"gone-{number}").release()
+    clock.advance("59s")
+    leased(limiter, tenant="kept").release()
+    clock.advance("2s")
+    for number in range(300):
+        leased(limiter, tenant=f"new-{number}").release()
+    assert not any(str(tenant).startswith("gone") for tenant in limiter._starts)
+    assert asked(limiter, tenant="kept") == "rate_per_tenant"
+
+
 def test_threads_that_ask_at_once_get_no_more_than_there_is() -> None:
     """S-350."""
     limiter = ConcurrencyLimiter(total=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ class ConcurrencyLimiter:
             self._queues[queue] += 1
             self._tenants[tenant] += 1
             if self._rate is not None:
+                self._forget_quiet(now)
                 self._starts.setdefault(tenant, deque()).append(now)
             return LimiterLease(self, queue, tenant, now)
 
@@ -111,6 +113,13 @@ class ConcurrencyLimiter:
         if not starts:
             del self._starts[tenant]
         return len(starts)
+
+    def _forget_quiet(self, now: float) -> None:
+        """Look at the two tenants longest not looked at: one that never starts anything again is kept no longer."""
+        for tenant in list(itertools.islice(self._starts, 2)):
+            starts = self._starts.pop(tenant)
+            if starts and starts[-1] > now - self._window:
+                self._starts[tenant] = starts
 
     def _end(self, lease: LimiterLease, *, began: bool) -> None:
         with self._lock:

@@ -48,6 +48,8 @@ def conclude(
     late = overdue(flight.signal) if flight.signal.aborted else None
     if late is not None:
         error = _found_late(late, error)
+    if error is None and runner is not None:
+        error = runner.never_awaited()
     if error is None:
         return Ending(
             outcome="completed", verdict=_DONE if result is None else Done(result=result_form(flight.job, result))
