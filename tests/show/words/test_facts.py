@@ -88,7 +88,8 @@ def test_what_the_governor_did_is_said_and_its_record_is_no_option() -> None:
         assert snapshot_line(run).startswith(f"order-totals: {state.split()[0]}  ")
         assert runs_table([run]).rows[0][1].text == state
         assert state.split()[0] in snapshot_html(run)
-    assert facts.trouble(snapshot(options={"governor": governor}, waiting_for="rate")) == "waiting for rate"
+    slowed = snapshot(options={"governor": governor}, waiting_for="rate")
+    assert facts.trouble(slowed) == "slowed down by the vacuum of public.orders; waiting for rate"
     done = snapshot(options={"governor": governor, "health": "off"}, status="done", words="done")
     assert facts.trouble(done) is None
     assert "held back 2 min 15 s" in facts.facts(done)
@@ -167,6 +168,27 @@ def test_an_attempt_behind_the_first_is_said(changed: dict[str, object], words: 
 
 def test_a_sweep_that_waits_says_for_what() -> None:
     assert facts.trouble(snapshot(waiting_for="replica lag 12 s")) == "waiting for replica lag 12 s"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, "waiting for rate"),
+        ({"last_error": "bad"}, "bad; waiting for rate"),
+        ({"last_error": "bad", "words": "retrying at 03:04:05 UTC"}, "bad"),
+        ({"words": "waiting for a worker"}, None),
+        ({"words": "stalled"}, None),
+        ({"words": "stalled", "waiting_for": "lock timeout"}, "waiting for lock timeout"),
+        ({"words": "stalled", "waiting_for": "lock timeout", "last_error": "bad"}, "bad"),
+        ({"words": "paused", "status": "paused"}, None),
+        ({"words": "paused", "status": "paused", "options": {"paused": {"by": "ann"}}}, "paused by ann"),
+        ({"words": "failed", "status": "failed", "last_error": "bad"}, "bad"),
+        ({"words": "pausing"}, "waiting for rate"),
+    ],
+)
+def test_what_is_wrong_is_said_before_the_rate_that_is_kept(changed: dict[str, object], words: str | None) -> None:
+    """N-102: a rate is no trouble, and of a run that nobody works it says nothing."""
+    assert facts.trouble(snapshot(**({"waiting_for": "rate"} | changed))) == words
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,20 @@ def test_a_pass_that_waits_says_what_for_until_it_goes_on(field: Field, monkeypa
     assert field.row(run).waiting_for is None
 
 
+@pytest.mark.usefixtures("hasty")
+def test_a_batch_that_is_tried_again_takes_the_place_of_the_rate_that_was_waited_for(field: Field) -> None:
+    """N-069, D-6: also where its pauses are too short to be shown by themselves."""
+    counted(field, 8)
+    run = declare("set", 4, lock_timeout="1ms", rate="2/s").launch()
+    with field.other() as other, other.transaction():
+        other.execute("select from orders where id = 6 for update")
+        sweeping = Background(field.tick)
+        until(lambda: field.row(run).waiting_for == "rate", "it keeps its rate")
+        until(lambda: field.row(run).waiting_for == "lock timeout", "it meets the lock")
+        run.cancel()
+    assert sweeping.result().outcome == "interrupted"
+
+
 LOCKERS = """select count(distinct l.pid) from pg_locks l join pg_class c on c.oid = l.relation
     where c.relname = 'orders' and l.pid <> pg_backend_pid()"""
 

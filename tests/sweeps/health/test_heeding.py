@@ -100,7 +100,7 @@ def test_a_hold_keeps_neither_a_transaction_nor_a_connection(field: Field) -> No
     sweeping = Background(field.tick)
     until(is_held(field, run, "a look at the pool"), "the hold")
     assert 2 <= field.row(run).batches < 200
-    pool = field.app.driver._pools._opened.work  # type: ignore[attr-defined]
+    pool = field.app.driver._pools._opened.work._pool  # type: ignore[attr-defined]
     until(lambda: pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"], "all connections given back")
     locks = "select count(*) from pg_locks where relation = 'orders'::regclass and pid <> pg_backend_pid()"
     assert field.one(locks) == 0

@@ -34,7 +34,7 @@ def test_a_wait_holds_no_connection(field: Field) -> None:
     orders_without(field, 3)
     with writing(field, INSERT) as writer:
         _, ticking = waiting(field)
-        pool = field.app.driver._pools._opened.work  # type: ignore[attr-defined]
+        pool = field.app.driver._pools._opened.work._pool  # type: ignore[attr-defined]
         until(lambda: pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"], "all connections given back")
         writer.commit()
         assert ticking.result().outcome == "completed"

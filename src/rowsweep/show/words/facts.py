@@ -28,6 +28,8 @@ _TONES: Final[dict[str, Tone]] = {
     "live": "busy",
 }
 _SECONDS_BEFORE_A_MEAN: Final = 0.5
+_AT_WORK: Final = ("running", "pausing", "cancelling")
+_RATE: Final = "rate"
 
 
 def tone(words: str) -> Tone:
@@ -147,12 +149,25 @@ def range_words(shard: ShardSnapshot) -> str:
 
 
 def trouble(snapshot: Snapshot) -> str | None:
-    """Answer what keeps the sweep waiting or made it fail, in one clean line; None where nothing does."""
+    """Answer what keeps the sweep waiting or made it fail, in one clean line; None where nothing does.
+
+    What is wrong comes first. That a run keeps its rate is said behind it, and only of a run that is at work: what
+    another one waited for when it was left says nothing any more.
+    """
+    said = _wrong(snapshot)
+    if snapshot.waiting_for == _RATE and snapshot.words in _AT_WORK:
+        return f"{said}; {_waits(snapshot)}" if said else _waits(snapshot)
+    return said or late_trouble(snapshot) or None
+
+
+def _wrong(snapshot: Snapshot) -> str:
+    """Answer what is wrong, nothing where nothing is."""
     if snapshot.status == "paused" and (said := pause_words(snapshot)):
         return said
-    if snapshot.waiting_for:
-        return f"waiting for {clean(snapshot.waiting_for)}"
-    if snapshot.quiet_seconds is not None:
+    is_at_work = snapshot.words in _AT_WORK
+    if is_at_work and snapshot.waiting_for not in (None, _RATE):
+        return _waits(snapshot)
+    if snapshot.quiet_seconds is not None and snapshot.waiting_for is None:
         return f"no figures for {values.span(snapshot.quiet_seconds)}"
     if slow := slow_words(snapshot):
         return slow
@@ -160,7 +175,11 @@ def trouble(snapshot: Snapshot) -> str | None:
         code = f"{clean(snapshot.last_error_code)}: " if snapshot.last_error_code else ""
         text = one_line(snapshot.last_error)
         return text if code in text else code + text
-    return late_trouble(snapshot) or None
+    return "" if is_at_work or snapshot.waiting_for in (None, _RATE) else _waits(snapshot)
+
+
+def _waits(snapshot: Snapshot) -> str:
+    return f"waiting for {clean(snapshot.waiting_for or '')}"
 
 
 def pause_words(snapshot: Snapshot) -> str:

@@ -140,7 +140,7 @@ class SteeredPass(ABC):
             return
         self._release()
         until = real_monotonic() + seconds
-        if seconds >= _SHOWN_WAIT_SECONDS and why != self._waiting_for:
+        if why != self._waiting_for and (seconds >= _SHOWN_WAIT_SECONDS or self._waiting_for is not None):
             self._show_waiting(why)  # where the server is away this takes a second, which is part of the wait
         while (left := until - real_monotonic()) > 0:
             if self._heed_latest() and until_tuned:
