@@ -231,9 +231,11 @@ def count_rows(connection: Any, statements: Matching, values: Mapping[str, Any])
 
 
 def _check_writable(table: Table, column: Column) -> None:
-    if column.name in table.key:
+    moved = table.moved_by(column.name)
+    if moved is not None:
+        what = "a key column" if moved is column else f"from which {moved.name!r} is computed, a key column"
         raise InvalidDeclaration(
-            f"set writes {column.name!r}, a key column of {table.qualified}: a sweep would chase the rows it moves.",
+            f"set writes {column.name!r}, {what} of {table.qualified}: a sweep would chase the rows it moves.",
             fix="sweep by another key, Rows(…, key=[…]), or leave the column out of set",
             meta={"field": "set", "column": column.name},
         )

@@ -28,7 +28,13 @@ _COLUMNS: Final = """
                'bool', 'int2', 'int4', 'int8', 'oid', 'text', 'varchar', 'name', 'bytea', 'uuid', 'date', 'time',
                'timestamp', 'timestamptz', 'jsonb'))
            and coalesce(l.collisdeterministic, true),
-           en.nspname, et.typname, cn.nspname, c.typname, ln.nspname, l.collname
+           en.nspname, et.typname, cn.nspname, c.typname, ln.nspname, l.collname,
+           array(select m.attname::text from pg_catalog.pg_attrdef d
+                   join pg_catalog.pg_depend p on p.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass
+                    and p.objid = d.oid and p.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
+                    and p.refobjid = d.adrelid and p.refobjsubid <> d.adnum
+                   join pg_catalog.pg_attribute m on m.attrelid = d.adrelid and m.attnum = p.refobjsubid
+                  where a.attgenerated <> '' and d.adrelid = a.attrelid and d.adnum = a.attnum)
       from pg_catalog.pg_attribute a
       join pg_catalog.pg_type t on t.oid = a.atttypid
       join pg_catalog.pg_namespace tn on tn.oid = t.typnamespace
@@ -92,7 +98,7 @@ class Column:
 
     `equal_is_same` says that two equal values of it are the same to everybody: not so 1.5 and 1.50, or texts that a
     collation takes for equal. `base` is a domain's base type, else the type itself. `collation` is the column's own,
-    None for the database's.
+    None for the database's. `made_of` are the columns that a generated one is computed from.
     """
 
     name: str
@@ -111,6 +117,7 @@ class Column:
     element_name: str | None = None
     collation_schema: str | None = None
     collation_name: str | None = None
+    made_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +157,10 @@ class Table:
         """The key's columns with their types."""
         return tuple(self.column(name) for name in self.key)
 
+    def moved_by(self, name: str) -> Column | None:
+        """Answer the key's column that changes where this column does: itself, or one that is computed from it."""
+        return next((column for column in self.key_types if name in (column.name, *column.made_of)), None)
+
     def as_json(self) -> dict[str, Any]:
         """Answer the table as it is stored by the setup step."""
         return asdict(self)
@@ -157,7 +168,9 @@ class Table:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Table:
         """Restore a table that the setup step stored."""
-        columns = tuple(Column(**column) for column in stored["columns"])
+        columns = tuple(
+            Column(**column | {"made_of": tuple(column.get("made_of", ()))}) for column in stored["columns"]
+        )
         return cls(schema=stored["schema"], name=stored["name"], columns=columns, key=tuple(stored["key"]))
 
 
@@ -189,7 +202,7 @@ def columns_of(cursor: PlainCursor, oid: int) -> tuple[Column, ...]:
             name=row[0], type_schema=row[1], type_name=row[2], type_kind=row[3], category=row[4], type_text=row[5],
             typmod=row[6], not_null=row[7], generated=row[8], equal_is_same=row[9],
             element_schema=row[10], element_name=row[11], base_schema=row[12], base_name=row[13],
-            collation_schema=row[14], collation_name=row[15],
+            collation_schema=row[14], collation_name=row[15], made_of=tuple(row[16]),
         )
         for row in cursor.execute(_COLUMNS, {"table": oid}).fetchall()
     )  # fmt: skip

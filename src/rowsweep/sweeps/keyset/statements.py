@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -207,15 +207,18 @@ class Statements:
         """Update the page's rows from the staging table where a value really differs."""
         changing = list(columns)
         sets = sql.SQL(", ").join(sql.SQL("{0} = rs_new.{0}").format(quoted(column.name)) for column in changing)
-        return sql.SQL("update {} rs_old set {} from pg_temp.{} rs_new where {} and {} and ({})").format(
+        return sql.SQL("update {} rs_old set {} from pg_temp.{} rs_new where {}").format(
+            self.table.identifier, sets, quoted(STAGE), self._staged_differs(changing, started=started)
+        )
+
+    def moved(self, columns: Iterable[Column], *, started: bool) -> sql.Composed:
+        """Find the key of a row of the page of which the staging table has another value in these columns."""
+        texts = (sql.SQL("rs_old.{}::pg_catalog.text").format(quoted(name)) for name in self.table.key)
+        return sql.SQL("select {} from {} rs_old, pg_temp.{} rs_new where {} limit 1").format(
+            sql.SQL(", ").join(texts),
             self.table.identifier,
-            sets,
             quoted(STAGE),
-            self._same_key(),
-            _all(self._between(started=started, alias="rs_old")),
-            sql.SQL(" or ").join(
-                differing(column, quoted("rs_old", column.name), quoted("rs_new", column.name)) for column in changing
-            ),
+            self._staged_differs(list(columns), started=started),
         )
 
     def odd_staged(self, *, started: bool) -> sql.Composed:
@@ -234,6 +237,13 @@ class Statements:
             page=_all(self._page(started=started)),
             same=self._same_key(),
         )
+
+    def _staged_differs(self, columns: Sequence[Column], *, started: bool) -> _Part:
+        differs = sql.SQL(" or ").join(
+            differing(column, quoted("rs_old", column.name), quoted("rs_new", column.name)) for column in columns
+        )
+        between = self._between(started=started, alias="rs_old")
+        return _all([self._same_key(), *between, sql.SQL("({})").format(differs)])
 
     def _beside(self) -> _Part | None:
         """Answer what the page's conditions are about besides the table."""

@@ -104,6 +104,19 @@ def test_what_cannot_be_written_is_refused_with_column_key_and_value(field: Fiel
     refused(field, handler, *words)
 
 
+def test_what_the_key_is_computed_from_may_come_back_only_as_it_was(field: Field) -> None:
+    """N-051, N-053: another value would move its row ahead of the cursor, to be swept again without end."""
+    field.sql("create table t (id int, n int, k int generated always as (id * 2) stored primary key)")
+    field.sql("insert into t (id) select generate_series(1, 9)")
+    rows, same = rs.Rows("t"), frame(lambda f: f.with_columns(n=pl.lit(1)))
+    assert field.sweep(rs.backfill("same", same, rows=rows, batch_rows=4, adapt=False))["written"] == 9
+    moving = frame(lambda f: f.with_columns(id=pl.when(pl.col("id") == 3).then(30).otherwise(pl.col("id"))))
+    run = rs.backfill("moving", moving, rows=rows, batch_rows=4, adapt=False).launch()
+    with pytest.raises(SweepFailed, match="Another value of 'id' was returned for the row k=6"):
+        field.finish(run)
+    assert (field.row(run).last_error_code, field.one("select sum(id) from t")) == ("X_SWEEP_FRAME_INVALID", 45)
+
+
 ACCEPTED: dict[str, Handler] = {
     "a frame": frame(lambda f: f.select("id", band=pl.lit("b"))),
     "a lazy frame": frame(lambda f: f.lazy().select("id", band=pl.lit("b"))),

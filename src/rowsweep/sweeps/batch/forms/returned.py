@@ -116,6 +116,18 @@ def foreign_key(key: tuple[str, ...], values: Iterable[Any]) -> InvalidFrame:
     )
 
 
+def key_moved(table: Table, column: Column, values: Iterable[Any]) -> InvalidFrame:
+    """Make the refusal of a value that gives its row another key."""
+    shown = shown_key(table.key, values)
+    return invalid(
+        f"Another value of {column.name!r} was returned for the row {shown}: the key of {table.qualified} is computed from "
+        f"it, and a sweep would chase the rows it moves.",
+        fix=f"frame.drop({column.name!r}), or sweep by another key, Rows(…, key=[…])",
+        column=column.name,
+        key=shown,
+    )
+
+
 def no_objects(name: str) -> InvalidFrame:
     """Make the refusal of a column of Python objects."""
     return invalid(

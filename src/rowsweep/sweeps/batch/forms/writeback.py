@@ -17,6 +17,7 @@ from rowsweep.sweeps.batch.forms.returned import (
     check_keys,
     foreign_key,
     invalid,
+    key_moved,
     refuse_null_keys,
     repeated_key,
     shown_key,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rowsweep.sweeps.batch.connection import BatchConnection
-    from rowsweep.sweeps.keyset.catalog import Table
+    from rowsweep.sweeps.keyset.catalog import Column, Table
     from rowsweep.sweeps.keyset.statements import Statements
 
 # A first line of its own tells COPY how lines end, before a quoted value can: it counts lines by that.
@@ -76,6 +77,7 @@ def write_back(
     _copy(held.connection, statements, names, to_csv(frame, names))
     if page is None and not reader.has_keys(value):
         _check_staged(held.connection, statements, values, started=started)
+    _refuse_moves(held.connection, statements, columns, values, started=started)
     statement = statements.write_back(columns, started=started)
     return int(held.connection.execute(statement, values).rowcount)
 
@@ -114,6 +116,18 @@ def _check_staged(connection: Any, statements: Statements, values: Mapping[str, 
     if row is not None:
         refusal = repeated_key if row[0] else foreign_key
         raise refusal(statements.table.key, row[1:])
+
+
+def _refuse_moves(
+    connection: Any, statements: Statements, columns: Sequence[Column], values: Mapping[str, Any], *, started: bool
+) -> None:
+    """Refuse another value in a column that the key is computed from; one that comes back as it was is none."""
+    table = statements.table
+    moving = [column for column in columns if table.moved_by(column.name) is not None]
+    for column in moving:
+        row = run(connection, statements.moved([column], started=started), values).fetchone()
+        if row is not None:
+            raise key_moved(table, column, row)
 
 
 def _does_not_fit(error: psycopg.Error, data: bytes, table: Table, names: Sequence[str]) -> InvalidFrame:
