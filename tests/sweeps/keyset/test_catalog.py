@@ -39,6 +39,8 @@ def test_an_unknown_table_is_refused_with_the_nearest_names(field: Field) -> Non
     refused(field, UnknownSource, rs.Rows((schema, "ordrs")), f"{schema}.ordrs", f"'{schema}.orders'")
     refused(field, UnknownSource, rs.Rows("nowhere.orders"), "no table 'nowhere.orders'")
     refused(field, UnknownSource, rs.Rows("Orders"), "'orders'")
+    field.sql("create temporary table passing (id int primary key)")  # another session's, for whoever sweeps
+    assert "Rows('passing')" not in refused(field, UnknownSource, rs.Rows("passing")).fix
 
 
 def test_an_unknown_column_is_refused_with_the_nearest_names(field: Field) -> None:
@@ -81,6 +83,7 @@ def test_what_has_no_key_of_its_own_is_refused_with_the_reason(field: Field, ddl
         ("id int", None, None, ["no primary key", "create unique index concurrently"]),
         ("id int not null", "unique index on t (id)", None, ["no primary key", "Rows(…, key=['id'])"]),
         ("id int primary key, n int", "unique index on t (n)", "n", ["may be null", "key=['id']"]),
+        ("a int not null, b int, unique (a, b)", None, ["a", "b"], ['" alter column "b" set not null']),
         ("id int primary key, n int not null", "index on t (n)", "n", ["no unique index", "key=['id']"]),
         ("id int primary key, n int not null", "unique index on t (n) where n > 0", "n", ["partial"]),
         ("id int primary key, n int not null", "unique index on t ((n + 1))", "n", ["no unique index"]),

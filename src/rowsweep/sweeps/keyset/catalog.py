@@ -18,7 +18,8 @@ _TABLE: Final = """
      where c.oid = pg_catalog.to_regclass(%(name)s)::pg_catalog.oid"""
 _TABLES: Final = """
     select n.nspname, c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-     where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast')
+     where c.relkind in ('r', 'p', 'v', 'm', 'f') and c.relpersistence <> 't'
+       and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast')
      order by pg_catalog.pg_table_is_visible(c.oid) desc, 1, 2 limit 2000"""
 _COLUMNS: Final = """
     select a.attname, tn.nspname, t.typname, t.typtype::text, t.typcategory::text,
@@ -81,7 +82,7 @@ _WHY_UNUSABLE: Final = (
     "it is partial: rows outside it would be skipped",
     "it is on an expression",
     "its columns are ordered in different directions",
-    "a column of it may be null",
+    _MAY_BE_NULL := "a column of it may be null",
     "it uses another collation or operator class than the column",
     _OUT_OF_REACH := "the operators of a column's type are in a schema that is not on the search_path",
 )
@@ -230,9 +231,8 @@ def _choose_key(table: Table, keys: list[tuple[Any, ...]], declared: tuple[str, 
         if declared in usable:
             return declared
         why = next((_why(key) for key in keys if tuple(key[2]) == declared), "no unique index has just these columns")
-        raise _no_key(
-            table, f"The key ({', '.join(declared)}) of {table.qualified} cannot carry a sweep: {why}.", usable
-        )
+        cause = f"The key ({', '.join(declared)}) of {table.qualified} cannot carry a sweep: {why}."
+        raise _no_key(table, cause, usable, declared if why == _MAY_BE_NULL else ())
     primary = next((key for key in keys if key[1]), None)
     if primary is None:
         raise _no_key(table, f"{table.qualified} has no primary key.", usable)
@@ -245,11 +245,15 @@ def _why(key: tuple[Any, ...]) -> str:
     return next((why for why, holds in zip(_WHY_UNUSABLE, key[3:], strict=True) if not holds), "it is usable")
 
 
-def _no_key(table: Table, cause: str, usable: list[tuple[str, ...]]) -> InvalidKey:
+def _no_key(table: Table, cause: str, usable: list[tuple[str, ...]], nullable: tuple[str, ...] = ()) -> InvalidKey:
     if _OUT_OF_REACH in cause:
         fix = 'add that schema: rs.connect("postgresql://…?options=-csearch_path%3Dpublic,…")'
     elif usable:
         fix = "name one of its keys: " + " or ".join(f"Rows(…, key={list(key)!r})" for key in usable[:3])
+    elif nullable:
+        names = [name for name in nullable if not table.column(name).not_null]
+        alter = ", ".join(f'alter column "{name}" set not null' for name in names)
+        fix = f'alter table "{table.schema}"."{table.name}" {alter}'
     else:
         column = next((c.name for c in table.columns if c.not_null), table.columns[0].name if table.columns else "id")
         quoted = f'"{table.schema}"."{table.name}"'

@@ -120,8 +120,8 @@ def key_moved(table: Table, column: Column, values: Iterable[Any]) -> InvalidFra
     """Make the refusal of a value that gives its row another key."""
     shown = shown_key(table.key, values)
     return invalid(
-        f"Another value of {column.name!r} was returned for the row {shown}: the key of {table.qualified} is computed from "
-        f"it, and a sweep would chase the rows it moves.",
+        f"Another value of {column.name!r} was returned for the row {shown}: the key of {table.qualified} is computed "
+        f"from it, and a sweep would chase the rows it moves.",
         fix=f"frame.drop({column.name!r}), or sweep by another key, Rows(…, key=[…])",
         column=column.name,
         key=shown,
