@@ -93,6 +93,13 @@ def test_what_the_governor_did_is_said_and_its_record_is_no_option() -> None:
     done = snapshot(options={"governor": governor, "health": "off"}, status="done", words="done")
     assert facts.trouble(done) is None
     assert "held back 2 min 15 s" in facts.facts(done)
+    told = dict(details(done))
+    assert told["held back"] == "2 min 10 s by replica_lag, 5.0 s by weather"
+    assert told["health"] == "heeded 2 of 3 signals"
+    assert "health" not in dict(details(snapshot(status="done", words="done", options={"governor": {"held": {}}})))
+    unread = {"signals": {"vacuum": {"is": "unknown", "says": "no luck"}}}
+    ended = snapshot(status="done", words="done", options={"governor": unread})
+    assert dict(details(ended))["health"] == "heeded none of 1 signal: no luck"
     assert not any(said.startswith("health") for said in facts.facts(done))
     odd_ones: list[Any] = ["x", {"held": 1, "signals": {"a": 1}}, {"signals": []}, None]
     for odd in odd_ones:

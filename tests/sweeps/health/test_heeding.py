@@ -352,7 +352,7 @@ def test_a_question_that_fails_is_unknown_and_stops_nothing(field: Field, monkey
     assert field.row(run).status == "done"
     signals = governor_of(field, run)["signals"]
     assert signals["replica_lag"] == {"is": "unknown", "says": "the question failed: no such luck"}
-    assert "replica_lag unknown: the question failed: no such luck" in snapshot_text(run.snapshot())
+    assert "heeded none of 9 signals: the question failed: no such luck" in snapshot_text(run.snapshot())
 
 
 def test_a_reading_that_has_become_old_is_unknown(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from rowsweep.show.words import values
@@ -51,15 +52,32 @@ def slow_words(snapshot: Snapshot) -> str:
 
 
 def governing(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """Answer what there is to say as pairs of a name and a clean value."""
-    told = [
-        f"{name} {level}{f': {said}' if said and level != 'ok' else ''}" for name, level, said in _signals(snapshot)
-    ]
+    """Answer what there is to say as pairs of a name and a clean value.
+
+    What each signal says is for a run that goes on; of one that has ended, how many it could heed.
+    """
+    signals = _signals(snapshot)
+    if snapshot.is_open:
+        told = "; ".join(
+            f"{name} {level}{f': {said}' if said and level != 'ok' else ''}" for name, level, said in signals
+        )
+    else:
+        told = _heeded(signals)
     return [
         ("held back", _by_name(_seconds(snapshot, "held"))),
         ("slowed down", _by_name(_seconds(snapshot, "slowed"))),
-        ("health", "; ".join(told)),
+        ("health", told),
     ]
+
+
+def _heeded(signals: list[tuple[str, str, str]]) -> str:
+    """Answer how many could be read; where none could, why most could not."""
+    unknown = Counter(said for _, level, said in signals if level == "unknown")
+    known, total = len(signals) - unknown.total(), len(signals)
+    if known or not total:
+        return f"heeded {known} of {total} {'signal' if total == 1 else 'signals'}" if total else ""
+    ((why, _),) = unknown.most_common(1)
+    return f"heeded none of {total} {'signal' if total == 1 else 'signals'}{f': {why}' if why else ''}"
 
 
 def asked(snapshot: Snapshot) -> dict[str, Any]:
