@@ -216,6 +216,8 @@ def backfill(
     Behind its last page a pass waits up to `late_wait` (None: for as long as it takes) for the transactions that have
     written to the table, then sweeps the rows they left behind it which are surely due. `late="again"` says that doing
     a row twice does no harm, so that rows which cannot be told from done ones are done; `late="report"` only counts.
+    A row is its key: one that is given another key behind the sweep is another row, and due again unless the sweep uses
+    its `where` up.
 
     Raises InvalidDeclaration, InvalidOption, DuplicateJob.
     """

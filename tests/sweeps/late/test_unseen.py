@@ -129,6 +129,19 @@ def test_a_row_whose_key_is_changed_is_another_row(field: Field) -> None:
     assert odd(field) == [(3, 2)]
 
 
+def test_a_row_whose_key_is_changed_is_done_once_where_late_rows_are_only_counted(field: Field) -> None:
+    """N-057: as README says, for tables whose keys change."""
+    counted(field, 3)
+    with writing(field, "insert into counted (id) values (100)") as writer:
+
+        def end() -> None:
+            writer.execute("update counted set id = 3 where id = 9")
+            writer.commit()
+
+        swept_while_open(field, counting(late="report"), end)
+    assert odd(field) == [(100, 0)]
+
+
 def test_rows_of_a_partitioned_table_are_told_by_their_whole_key(field: Field) -> None:
     """N-057, N-053: the key has the partition's column; a row that comes to another partition has another key."""
     field.sql(
