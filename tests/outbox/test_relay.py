@@ -8,15 +8,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
 import rowsweep as rs
-from rowsweep.clock import real_monotonic
+from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import DriverUnavailable, InvalidOption
 from rowsweep.lifecycle import Lifecycle
+from rowsweep.outbox.passes import RelayPass
 from rowsweep.outbox.relay import OutboxRelay
 from rowsweep.queue.postgres.outbox.places import PostgresOutboxPlace
 from rowsweep.queue.records import JobFilter
@@ -263,6 +265,38 @@ def test_a_relay_looks_again_when_a_failed_row_is_due(
         job.enqueue(1, outbox=True)
     with started(queue_app.relay(poll="1m", poll_with_wake="1m", poll_floor="1m")):
         until(lambda: outbox_of(queue_app).list()[0].attempts >= 3)
+
+
+@pytest.mark.parametrize("off", [timedelta(hours=1), timedelta(hours=-1)], ids=["ahead", "behind"])
+def test_a_relay_whose_own_clock_is_off_looks_when_a_failed_row_is_due_and_no_earlier(
+    queue_app: rs.App,
+    job: rs.JobHandle[Any, Any],
+    connection: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    off: timedelta,
+) -> None:
+    """D-22, S-385: how long a row waits is the database's to say."""
+
+    class Off(SystemClock):
+        def now(self) -> datetime:
+            return super().now() + off
+
+    looks: list[Any] = []
+    run = RelayPass.run
+
+    def noted(self: RelayPass, proof: str | None = None) -> Any:
+        looks.append(proof)
+        return run(self, proof)
+
+    monkeypatch.setattr(RelayPass, "run", noted)
+    monkeypatch.setattr("rowsweep.outbox.passes.random.random", lambda: 0.99)
+    refuse_the_input(connection, 1)
+    with rs.transaction():
+        job.enqueue(1, outbox=True)
+    relay = OutboxRelay(driver=queue_app.driver, clock=Off(), poll="1m", poll_with_wake="1m", poll_floor="1m")
+    with started(relay):
+        until(lambda: outbox_of(queue_app).list()[0].attempts >= 2)
+    assert len(looks) <= 6
 
 
 def test_published_rows_of_another_database_are_removed_by_its_relay(

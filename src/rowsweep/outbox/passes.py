@@ -15,7 +15,6 @@ from rowsweep.outbox.enqueue import no_outbox
 from rowsweep.telemetry.events import emit
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from uuid import UUID
 
     from rowsweep.outbox.options import RelayOptions
@@ -31,14 +30,14 @@ _CURVE: Final = Retry()
 class Relayed:
     """What one pass did, by ids: taken under the lease, published, put off after a failure, and given up on.
 
-    `next_at` is when the next row is due, as far as the pass saw.
+    `next_in_seconds` is when the next row is due, as far as the pass saw.
     """
 
     claimed: tuple[UUID, ...] = ()
     published: tuple[UUID, ...] = ()
     refused: tuple[UUID, ...] = ()
     dead: tuple[UUID, ...] = ()
-    next_at: datetime | None = None
+    next_in_seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -46,7 +45,7 @@ class _Done:
     published: list[UUID] = field(default_factory=list)
     refused: list[UUID] = field(default_factory=list)
     dead: list[UUID] = field(default_factory=list)
-    due: list[datetime] = field(default_factory=list)
+    due_in: list[float] = field(default_factory=list)
 
 
 class RelayPass:
@@ -76,7 +75,7 @@ class RelayPass:
             published=tuple(done.published),
             refused=tuple(done.refused),
             dead=tuple(done.dead),
-            next_at=min([at for at in (taken.next_at, *done.due) if at is not None], default=None),
+            next_in_seconds=min([s for s in (taken.next_in_seconds, *done.due_in) if s is not None], default=None),
         )
 
     def _publish(self, rows: Sequence[StagedJob], done: _Done) -> None:
@@ -108,11 +107,12 @@ class RelayPass:
         if self._is_there(row):
             done.published += self._outbox().publish([row.job.id], self._relay)
             return
+        delay = backoff_seconds(_CURVE, row.attempts + 1, random.random())
         refused = self._outbox().refuse(
             row.job.id,
             self._relay,
             error=failure_for_row(error).text,
-            delay_seconds=backoff_seconds(_CURVE, row.attempts + 1, random.random()),
+            delay_seconds=delay,
             attempts=self._options.attempts,
         )
         if refused is None:
@@ -128,7 +128,7 @@ class RelayPass:
             )
         else:
             done.refused.append(row.job.id)
-            done.due += [refused.lease_until] if refused.lease_until is not None else []
+            done.due_in.append(delay)
 
     def _is_there(self, row: StagedJob) -> bool:
         """Say whether the job was inserted by a publication that was not marked: its relay died in between."""

@@ -171,8 +171,7 @@ class OutboxRelay:
         if len(done.claimed) == self._options.batch:
             return 0.0
         self._published_rows.remove()
-        due_in = None if done.next_at is None else (done.next_at - self._clock.now()).total_seconds()
-        return self._pace.next_in(due_in, found=bool(done.claimed))
+        return self._pace.next_in(done.next_in_seconds, found=bool(done.claimed))
 
     def _failed(self, error: BaseException) -> float:
         emit("jobs.outbox.tick-failed", error=error)

@@ -145,6 +145,7 @@ def test_a_failure_waits_and_counts(world: World) -> None:
     taken = world.outbox.claim("r2", limit=10, lease_seconds=30)
     assert taken.rows == []
     assert taken.next_at == refused.lease_until
+    assert taken.next_in_seconds == pytest.approx(60, abs=5)
     world.hands.pass_time(61)
     (again,) = claim(world, "r2")
     assert (again.job.id, again.attempts) == (first, 1)

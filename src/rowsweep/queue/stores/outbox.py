@@ -47,10 +47,14 @@ class StagedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedPass:
-    """What one claim took, by id; `next_at` is when the next row is due where nothing more was, None for unknown."""
+    """What one claim took, by id; `next_at` is when the next row is due where nothing more was, None for unknown.
+
+    `next_in_seconds` is how long that is from the claim, by the store's clock: the caller's may be off.
+    """
 
     rows: list[StagedJob]
     next_at: datetime | None = None
+    next_in_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

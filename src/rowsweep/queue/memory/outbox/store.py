@@ -57,7 +57,8 @@ class MemoryOutbox:
             self._state.outbox[row.job.id] = row
         later = [row.lease_until for row in pending if row.lease_until is not None and row.lease_until > now]
         next_at = min(later, default=None) if len(due) < limit else None
-        return StagedPass(rows=[_answer(row) for row in taken], next_at=next_at)
+        next_in = None if next_at is None else (next_at - now).total_seconds()
+        return StagedPass(rows=[_answer(row) for row in taken], next_at=next_at, next_in_seconds=next_in)
 
     @locked
     def publish(self, ids: Sequence[UUID], relay: str) -> list[UUID]:

@@ -41,7 +41,8 @@ class PostgresOutbox:
         values = {"relay": relay, "limit": limit, "lease": float(lease_seconds), "proof": proof}
         rows = self._session.rows(_SQL["claim"], values)
         taken = [_staged(row) for row in rows if row[0] is not None]
-        return StagedPass(rows=taken, next_at=next_instant(rows[0][-1]))
+        next_at, next_in = rows[0][-2:]
+        return StagedPass(rows=taken, next_at=next_instant(next_at), next_in_seconds=next_in)
 
     def publish(self, ids: Sequence[UUID], relay: str) -> list[UUID]:
         """Mark rows of the relay's as published."""

@@ -22,8 +22,8 @@ select count(s.id), (select count(pg_notify('rowsweep_wake', '*outbox')))
 from staged s;
 
 -- name: claim
--- A row is found by the index of what is pending, and leased through its primary key. The last column is the same in
--- every row: when the next one falls due, asked only where this pass took all there was.
+-- A row is found by the index of what is pending, and leased through its primary key. The last columns are the same in
+-- every row: when the next one falls due and in how many seconds, asked only where this pass took all there was.
 with taken as materialized (
   select o.id
   from /* schema */x_outbox o
@@ -49,12 +49,16 @@ said as materialized (
 select l.id, l.name, l.queue, l.priority, l.input, l.idempotency_key, l.tenant_id, l.concurrency_key, l.run_id,
        l.max_attempts, l.run_at, l.traceparent, l.enqueued_by, l.created_at, l.claimed_by, l.lease_until, l.attempts,
        l.last_error, l.published_at, l.dead_at,
-       case when (select count(*) from taken) < %(limit)s::bigint then (
-         select min(w.lease_until)
-         from /* schema */x_outbox w
-         where w.published_at is null and w.dead_at is null and w.lease_until > statement_timestamp()
-       ) end
-from (select s.words from said s) once
+       once.next_at, extract(epoch from once.next_at - statement_timestamp())::double precision
+from (
+  select s.words,
+    case when (select count(*) from taken) < %(limit)s::bigint then (
+      select min(w.lease_until)
+      from /* schema */x_outbox w
+      where w.published_at is null and w.dead_at is null and w.lease_until > statement_timestamp()
+    ) end as next_at
+  from said s
+) once
 left join leased l on true
 order by l.id;
 
