@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _COUNT_BELOW: Final = 1_000_000
 _COUNT_TIMEOUT: Final = "set local statement_timeout = '2s'"
 _IDLE_MS: Final = 30_000
+_NOW: Final = "select pg_catalog.to_char(pg_catalog.now(), 'YYYY-MM-DD\"T\"HH24:MI:SS.USOF')"
 _NAMED: Final = re.compile(r"%\((\w+)\)s")
 _MISSING: Final = re.compile(r"query parameter missing: (\w+)")
 
@@ -183,19 +184,23 @@ def set_up(connection: Any, rows: Rows, assignments: Mapping[str, str] | None = 
         values.update(cursor_values("u", upper))
     statements = statements_for(table, rows, bounded=upper is not None)
     estimate, source = estimate_rows(connection, statements, values)
-    at = _one(run(connection, "select pg_catalog.to_char(pg_catalog.now(), 'YYYY-MM-DD\"T\"HH24:MI:SS.USOF')"))
     return Setup(
         table=table,
         source=source_of(rows),
         params=rows.params_form,
         upper=upper,
-        at=at,
+        at=now_there(connection),
         estimate=estimate,
         estimate_source=source,
         assigned=assignments,
         identity=identity_of(connection, table),
         converges=assignments is not None and converges(connection, statements, assignments, rows.params_form or {}),
     )
+
+
+def now_there(connection: Any) -> str:
+    """Answer when the open transaction began, by the clock of its database: this machine's may be off."""
+    return str(_one(run(connection, _NOW)))
 
 
 class Matching(Protocol):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rowsweep as rs
+from rowsweep.clock import SystemClock
 from rowsweep.errors import ChangedSinceApplied, SweepFailed
 from rowsweep.jobs.registry import reset_jobs
 from rowsweep.sweeps.batch.closing import Closer
@@ -394,3 +396,17 @@ def test_an_aborted_run_stops_within_its_part(field: Field, tmp_path: Path, monk
     field.tick()
     assert field.row(run).status == "cancelled"
     assert names(tmp_path) == ["_rowsweep.json", PARTS[0]]
+
+
+@pytest.mark.parametrize("off", [timedelta(hours=1), timedelta(hours=-1)], ids=["ahead", "behind"])
+def test_a_manifest_s_instants_are_the_database_s(
+    field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: timedelta
+) -> None:
+    """N-095, S-009: an export on a machine whose clock is off does not end before it began."""
+    field.orders(3)
+    now = SystemClock.now
+    monkeypatch.setattr(SystemClock, "now", lambda self: now(self) + off)
+    field.sweep(orders(tmp_path))
+    manifest = json.loads((tmp_path / "_manifest.json").read_text())
+    began, ended = (datetime.fromisoformat(manifest[name]) for name in ("started_at", "finished_at"))
+    assert began <= ended <= field.one("select now()")

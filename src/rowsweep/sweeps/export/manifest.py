@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -60,9 +59,7 @@ class Part:
         )
 
 
-def manifest_of(
-    name: str, run_id: UUID, setup: ExportSetup, parts: Sequence[Part], *, until: datetime
-) -> dict[str, Any]:
+def manifest_of(name: str, run_id: UUID, setup: ExportSetup, parts: Sequence[Part], *, until: str) -> dict[str, Any]:
     """Answer the manifest as JSON."""
     rows = setup.rows
     return {
@@ -83,7 +80,7 @@ def manifest_of(
             "until": rows.source.get("until"),
         },
         "started_at": rows.at,
-        "finished_at": until.isoformat(),
+        "finished_at": until,
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rowsweep.clock import SystemClock
 from rowsweep.queue.stores.shards import shard_number
 from rowsweep.sweeps.batch.closing import Closer
 from rowsweep.sweeps.batch.pages import PageFinder
@@ -18,7 +17,7 @@ from rowsweep.sweeps.export.setup import ExportSetup, set_up_export
 from rowsweep.sweeps.export.work import PartWork
 from rowsweep.sweeps.late.outlasting import count_outlasting
 from rowsweep.sweeps.passes.table import Pass
-from rowsweep.sweeps.setup import statements_for
+from rowsweep.sweeps.setup import now_there, statements_for
 
 if TYPE_CHECKING:
     from rowsweep.queue.stores.ledger import Backfill, NewBackfill
@@ -124,7 +123,10 @@ class ExportPass(Pass):
         for part in parts:
             part.check(place, sizes)
         destination.check_alone({part.name for part in parts})
-        document = manifest_of(self._sweep.name, self._ctx.run_id, self._export, parts, until=SystemClock().now())
+        with self._source.transaction(reads=True):
+            until = now_there(self._source.connection)
+        self._release()
+        document = manifest_of(self._sweep.name, self._ctx.run_id, self._export, parts, until=until)
         self._seal(document)
         self._end_ledger()
         manifest = f"{place.shown}/{MANIFEST}"
