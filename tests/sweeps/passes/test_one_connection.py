@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import polars as pl
 import pytest
@@ -16,7 +18,7 @@ from rowsweep.clock import real_monotonic
 from rowsweep.queue.postgres.connections import Connections
 from rowsweep.queue.postgres.driver import PostgresDriver
 from rowsweep.sweeps.batch.connection import BatchConnection
-from tests.sweeps.field import Background, Field, until
+from tests.sweeps.field import Background, Field, fields_of, until, wait_for
 
 ROWS = 1_000
 
@@ -137,3 +139,35 @@ def test_a_connection_that_others_wait_for_is_given_back_before_the_next_batch(n
     asking.result()
     held.release()
     assert turns == ["other", "own"]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_pass_that_finds_no_free_connection_waits_for_one_and_says_so(
+    narrow: Field, caplog: pytest.LogCaptureFixture
+) -> None:
+    """N-069, N-040: for longer than a connection is waited for at once; its batches are no smaller for it."""
+    inside = threading.Event()
+
+    @rs.backfill("waits", rows=rs.Rows("orders", columns=["id"]), batch_rows=200, adapt=False)
+    def waits(batch: rs.Batch) -> None:
+        if batch.index == 1:
+            inside.set()
+            pool = narrow.app.driver._pools._opened.work._pool  # type: ignore[attr-defined]
+            until(lambda: pool.get_stats()["requests_waiting"], "somebody asks")
+
+    run = waits.launch()
+    with narrow.working(concurrency=1):
+        wait_for(inside)
+        with narrow.app.driver.sweep_connection():
+            until(lambda: waiting_for(narrow, run.run_id) == "a free connection", "it says so")
+        run.wait("30s")
+    assert narrow.queue_sql("select max(attempt) from {x_jobs}") == [(1,)]
+    assert (run.snapshot().batches, run.snapshot().waiting_for) == (5, None)
+    assert fields_of(caplog.records, "sweeps.batch.shrunk") == []
+
+
+def waiting_for(narrow: Field, run_id: UUID) -> str | None:
+    """Read what a run waits for over the test's own connection."""
+    ((said,),) = narrow.queue_sql("select waiting_for from {x_backfills} where run_id = %s", [run_id])
+    assert said is None or isinstance(said, str)
+    return said

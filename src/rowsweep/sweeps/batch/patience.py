@@ -23,7 +23,7 @@ _PASSING: Final = {
 }
 _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300")
 _READ_ONLY: Final = "read-only server"
-_NO_ROOM: Final = "a free connection"
+NO_ROOM: Final = "a free connection"
 
 
 class Patience:
@@ -93,7 +93,7 @@ def is_passing(error: BaseException) -> bool:
 def name_of(error: BaseException) -> str:
     """Name the reason of a pause, as operators read it."""
     if is_without_room(error):
-        return _NO_ROOM
+        return NO_ROOM
     behind = database_error(error)
     if behind is not None and is_read_only(behind):
         return _READ_ONLY

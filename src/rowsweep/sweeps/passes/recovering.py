@@ -72,7 +72,8 @@ class RecoveringPass(SteeredPass):
         if pause is None:
             self._blame(error)
             raise error
-        if is_full:
+        if is_full:  # it has waited for as long as is worth being shown
+            self._show_waiting(name_of(error))
             self._wait(pause, name_of(error))
             return
         self._size.halve()

@@ -13,9 +13,11 @@ from rowsweep.errors import (
     DriverUnavailable,
     Interrupted,
     InvariantBroken,
+    TimedOut,
 )
 from rowsweep.queue.stores.ledger import NewBackfill
 from rowsweep.sweeps.batch.connection import BatchConnection
+from rowsweep.sweeps.batch.patience import NO_ROOM
 from rowsweep.sweeps.batch.sizing import BatchSize
 from rowsweep.sweeps.launches.launch import new_row
 from rowsweep.sweeps.passes.pacing import NO_RATE, Pacer
@@ -178,9 +180,10 @@ class SteeredPass(ABC):
 
     def _show_waiting(self, why: str | None, governed: Mapping[str, Any] | None = None) -> None:
         claim, run_id = self._ctx.claim, self._ctx.run_id
+        ledger = self._ctx.driver.control().ledger if why == NO_ROOM else None  # bodies have all others
         try:
-            self._ledger().describe(claim, run_id, estimate=None, waiting_for=why, governed=governed)
-        except DriverUnavailable:
+            (ledger or self._ledger()).describe(claim, run_id, estimate=None, waiting_for=why, governed=governed)
+        except (DriverUnavailable, TimedOut):
             return  # it is said by the next wait; what keeps the pass from working is in the log
         self._waiting_for = why
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rowsweep.clock import SystemClock, real_monotonic
-from rowsweep.errors import InvariantBroken
+from rowsweep.errors import DriverUnavailable, InvariantBroken
 from rowsweep.queue.stores.ledger import BatchClose
 from rowsweep.queue.stores.shards import ShardFigures, shard_number, shard_suffix
 from rowsweep.sweeps.batch.closing import CheckpointMoved
@@ -132,7 +133,8 @@ class Sharded(Pass):
         return done, milliseconds
 
     def _show_waiting(self, why: str | None, governed: Mapping[str, Any] | None = None) -> None:
-        self._report_again()
+        with suppress(DriverUnavailable):  # the next batch, or the end, reports it
+            self._report_again()
         super()._show_waiting(why, governed)
 
     def _report_again(self) -> None:
