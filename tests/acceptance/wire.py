@@ -36,6 +36,7 @@ class Wire:
         self.dsn = make_conninfo(dsn, host=str(self._folder), port=5432)
         self.broken = 0
         self._cuts: list[Cut] = []
+        self._pairs: list[_Pair] = []
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._folder / ".s.PGSQL.5432"))
@@ -46,6 +47,11 @@ class Wire:
         """Break so many of the next commits."""
         with self._lock:
             self._cuts += [where] * times
+
+    def hush(self) -> None:
+        """Let nothing more through on the connections that are open, and leave them open; new ones work."""
+        for pair in self._pairs:
+            pair.is_hushed = True
 
     @property
     def is_cutting(self) -> bool:
@@ -65,6 +71,7 @@ class Wire:
             except OSError:
                 return
             pair = _Pair(client, self._connect())
+            self._pairs.append(pair)
             self._start(self._to_server, pair)
             self._start(self._to_client, pair)
 
@@ -83,6 +90,8 @@ class Wire:
                 if where == "before":
                     return
                 pair.is_silenced |= where == "behind"
+                if pair.is_hushed:
+                    continue
                 pair.server.sendall(said)
                 if where == "during":
                     return
@@ -91,7 +100,8 @@ class Wire:
         """Pass on what the server says; an answer that is not to come through ends the connection."""
         with pair:
             while (said := pair.server.recv(CHUNK)) and not pair.is_silenced:
-                pair.client.sendall(said)
+                if not pair.is_hushed:
+                    pair.client.sendall(said)
 
     def _due(self) -> Cut | None:
         with self._lock:
@@ -111,6 +121,7 @@ class _Pair:
         self.client = client
         self.server = server
         self.is_silenced = False
+        self.is_hushed = False
         self._lock = threading.Lock()
         self._ways = 2
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from rowsweep.jobs.ctx import Ctx
 from rowsweep.jobs.declare import job
 from rowsweep.queue.postgres.driver import PostgresDriver
-from tests.worker.shop import PostgresHands, Shop, logged, until
-from tests.worker.waking.ears import SLEEPY, awake, is_awake
+from tests.acceptance.wire import Wire
+from tests.worker.shop import BrokenDriver, PostgresHands, Shop, logged, until
+from tests.worker.waking.ears import SLEEPY, awake, is_awake, quick
 
 
 def test_a_dropped_session_is_replaced(postgres: Shop, caplog: pytest.LogCaptureFixture) -> None:
@@ -32,6 +34,36 @@ def test_a_dropped_session_is_replaced(postgres: Shop, caplog: pytest.LogCapture
     postgres.until_state(postgres.enqueue(work), "done")
     until(lambda: is_awake(worker))
     postgres.until_state(postgres.enqueue(work), "done")
+
+
+class WiredDriver(BrokenDriver):
+    """A driver whose sessions lead over a wire of the test's."""
+
+    def __init__(self, driver: Any, wired: PostgresDriver) -> None:
+        super().__init__(driver)
+        self.listen = wired.listen
+
+
+@pytest.mark.parametrize("looks", ["seldom", "often"])
+def test_a_session_that_is_half_open_is_found_out_and_replaced(
+    postgres: Shop, queue_dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, looks: str
+) -> None:
+    """D-25, S-381: nothing comes through and nothing ends it; by its own proof, or by one that a look has carried."""
+    caplog.set_level(logging.INFO, "rowsweep")
+    quick(monkeypatch)
+
+    @job(tenant="none")
+    def work(ctx: Ctx) -> None: ...
+
+    wire = Wire(queue_dsn)
+    given = SLEEPY if looks == "seldom" else {}
+    worker = awake(postgres, driver=WiredDriver(postgres.driver, PostgresDriver(wire.dsn)), **given)
+    wire.hush()
+    until(lambda: bool(logged(caplog.records, "jobs.wake.lost")))
+    until(lambda: len(logged(caplog.records, "jobs.wake.proven")) == 2)
+    postgres.until_state(postgres.enqueue(work), "done")
+    worker.stop()
+    wire.close()
 
 
 def test_behind_a_pooler_there_is_no_session(queue_dsn: str) -> None:

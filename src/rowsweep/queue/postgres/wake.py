@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.pq import ExecStatus
 
 from rowsweep.queue.postgres.connections import configure, connect_once
 from rowsweep.queue.postgres.translate import own_errors, unreachable
@@ -24,6 +25,7 @@ class PostgresWake:
         self._connection = connection
         self._place = place
         self._words: list[str] = []
+        self._is_asking = False
         self._bell, self._rope = socket.socketpair()
         self._bell.setblocking(False)
         self._rope.setblocking(False)
@@ -55,9 +57,18 @@ class PostgresWake:
         return words
 
     def say(self, word: str) -> None:
-        """Send a word on the channel."""
+        """Send a word on the channel, and wait for no answer: a session that nothing comes back on would keep it.
+
+        The answer is read while hearing. Raises DriverUnavailable, also where the word before has none yet.
+        """
+        self._read()
+        if self._is_asking:
+            raise unreachable(self._place, "the session does not answer")
+        pgconn = self._connection.pgconn
         with own_errors(self._place):
-            self._connection.execute("select pg_notify(%s, %s)", [CHANNEL, word])
+            pgconn.send_query_params(b"select pg_notify($1, $2)", [CHANNEL.encode(), word.encode()])
+            self._is_asking = True
+            pgconn.flush()
 
     def interrupt(self) -> None:
         """Ring the bell that a waiting `hear` looks at too."""
@@ -83,9 +94,20 @@ class PostgresWake:
             self._connection.pgconn.consume_input()
         except psycopg.Error as error:
             raise unreachable(self._place, error) from error
+        self._read_answer()
         while (notification := self._connection.pgconn.notifies()) is not None:
             self._words.append(notification.extra.decode())
 
+    def _read_answer(self) -> None:
+        pgconn = self._connection.pgconn
+        while self._is_asking and not pgconn.is_busy():
+            answer = pgconn.get_result()
+            if answer is None:
+                self._is_asking = False
+            elif answer.status == ExecStatus.FATAL_ERROR:
+                with own_errors(self._place):
+                    raise psycopg.errors.error_from_result(answer)
+
     def _take(self, notification: Notify) -> None:
-        """Keep what arrives in the answer of a statement."""
+        """Keep what arrives in the answer to LISTEN."""
         self._words.append(notification.payload)
