@@ -29,6 +29,7 @@ _COUNT_BELOW: Final = 1_000_000
 _COUNT_TIMEOUT: Final = "set local statement_timeout = '2s'"
 _IDLE_MS: Final = 30_000
 _NOW: Final = "select pg_catalog.to_char(pg_catalog.now(), 'YYYY-MM-DD\"T\"HH24:MI:SS.USOF')"
+_OLDEST_OPEN: Final = "select pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text"
 _NAMED: Final = re.compile(r"%\((\w+)\)s")
 _MISSING: Final = re.compile(r"query parameter missing: (\w+)")
 
@@ -40,7 +41,8 @@ class Setup:
     `source` is the declared table, key and where: a later attempt's must be the same. `only` are the keys of a run over
     listed rows. `assigned` is what is set, which `converges` where it comes to the same however often it is applied. A
     run that began before there was a second look does not look again. `shards` says how many jobs share the run.
-    `identity` is of the very table; a run that began before it was noted has none.
+    `identity` is of the very table, `xid` the id from which on transactions may not have been over; a run that began
+    before these were noted has none.
     """
 
     table: Table
@@ -56,6 +58,7 @@ class Setup:
     converges: bool = False
     shards: int = 1
     identity: Identity | None = None
+    xid: int | None = None
 
     def statements(self, rows: Rows) -> Statements:
         """Answer the statements of the sweep over this table."""
@@ -84,6 +87,7 @@ class Setup:
             "assigned": None if self.assigned is None else dict(self.assigned),
             "converges": self.converges,
             "identity": None if self.identity is None else asdict(self.identity),
+            "xid": self.xid,
             **shards,
         }
 
@@ -104,6 +108,7 @@ class Setup:
             converges=stored.get("converges", False),
             shards=stored.get("shards", 1),
             identity=None if stored.get("identity") is None else Identity(**stored["identity"]),
+            xid=stored.get("xid"),
         )
 
 
@@ -194,6 +199,7 @@ def set_up(connection: Any, rows: Rows, assignments: Mapping[str, str] | None = 
         estimate_source=source,
         assigned=assignments,
         identity=identity_of(connection, table),
+        xid=int(_one(run(connection, _OLDEST_OPEN))),
         converges=assignments is not None and converges(connection, statements, assignments, rows.params_form or {}),
     )
 

@@ -161,10 +161,12 @@ class Statements:
             self._key_texts(), self.table.identifier, self._sorted(descending=True)
         )
 
-    def matching(self) -> sql.Composed:
-        """Select every row that the sweep is over; for estimates and counts."""
+    def matching(self, of: sql.Composable | None = None) -> sql.Composed:
+        """Select every row that the sweep is over, in the table or a part of it; for estimates and counts."""
         bounds = [self._compare("<=", "u")] if self.bounded else []
-        return sql.SQL("select 1 from {} where {}").format(self.table.identifier, _all([*bounds, self._matches()]))
+        return sql.SQL("select 1 from {} where {}").format(
+            of or self.table.identifier, _all([*bounds, self._matches()])
+        )
 
     def probes(self, assignments: Mapping[str, str] | None) -> list[tuple[str, str, sql.Composed]]:
         """Answer statements that plan only if each piece of the application's SQL stands as one expression.

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import psycopg
+
 from rowsweep.sweeps.keyset.expressions import cursor_values
 from rowsweep.sweeps.late.aside import not_set_aside
+from rowsweep.sweeps.late.attached import find_attached
 from rowsweep.sweeps.late.judging import Look, Proof, is_proved, judge, needs_snapshot, written_by
 from rowsweep.sweeps.late.seeking import seeking
 from rowsweep.sweeps.late.spending import Spending
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from rowsweep.queue.stores.rejected import RejectedRow
     from rowsweep.sweeps.batch.pages import PageFinder
     from rowsweep.sweeps.late.writers import Writers
-    from rowsweep.sweeps.setup import Setup
+    from rowsweep.sweeps.setup import Matching, Setup
 
 LATE_STEP: Final = "sweep:late"
 LEFT_STEP: Final = "sweep:left"
@@ -31,7 +34,8 @@ LEFT_STEP: Final = "sweep:left"
 class Late:
     """What came of late commits: rows swept by the second look, transactions that outlived the wait, rows in doubt.
 
-    `unsure` are rows that open transactions wrote and that may have been done before; None where they were not counted.
+    `unsure` are rows that may have been done, or not: open transactions wrote them, or they came with a partition that
+    was attached under way; None where they were not counted.
     `proved` says that the rows themselves tell what is due, so that nothing is missed that was committed by then. Else
     only the transactions that were open at the last page were looked for: what others left behind it is not known.
     """
@@ -107,6 +111,8 @@ class SecondLook(UnseenLook):
         swept = self._at.rows
         writers, unsure = self._looked()
         proved = is_proved(self._sweep.spec, self._proof())
+        if not proved:
+            unsure = _added(unsure, self._count_attached())
         self._late = Late(rows=self._at.rows - swept, writers=writers, unsure=unsure, proved=proved)
         self._tell()
 
@@ -157,11 +163,31 @@ class SecondLook(UnseenLook):
 
         None where that takes longer than 2 s, or where an expression of ours fails for a row: its batch is to say so.
         """
-        setup = self._setup
-        statements = replace(setup.statements(self._sweep.spec.rows), also=also)
-        values = {**(setup.params or {}), **cursor_values("u", setup.upper)}
+        return self._count_of(replace(self._setup.statements(self._sweep.spec.rows), also=also))
+
+    def _count_of(self, rows: Matching) -> int | None:
+        values = {**(self._setup.params or {}), **cursor_values("u", self._setup.upper)}
         with self._source.transaction():
-            return count_rows(self._source.connection, statements, values)
+            return count_rows(self._source.connection, rows, values)
+
+    def _count_attached(self) -> int | None:
+        """Count the rows that came with partitions attached since the sweep began, and of which nothing tells.
+
+        None also where they cannot be counted by themselves: `where` names the whole table, or the role may not.
+        """
+        setup = self._setup
+        if setup.xid is None:
+            return 0
+        statements = setup.statements(self._sweep.spec.rows)
+        with self._source.transaction():
+            attached = list(find_attached(self._source.connection, statements, began=setup.xid))
+        counted: int | None = 0
+        try:
+            for rows in attached:
+                counted = _added(counted, self._count_of(rows))
+        except psycopg.ProgrammingError:
+            return None
+        return counted
 
     def _judge(self, writers: Writers) -> Look | None:
         look, others = judge(self._sweep.spec, self._setup, writers, self._proof()), self._not_set_aside()
@@ -201,3 +227,7 @@ class SecondLook(UnseenLook):
         if late.writers or late.unsure != 0:
             fix = f"rowsweep sweeps verify {self._sweep.name}"
             emit("sweeps.late.unseen", **named, writers=late.writers, rows=late.unsure, fix=fix)
+
+
+def _added(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
