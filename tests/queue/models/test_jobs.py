@@ -248,11 +248,12 @@ class QueueMachine(ModelledQueue):
         for job_id in self._moved(verb(JobSet(state=state, name=name), limit=limit), removable, limit):
             assert self.world.steps.list(self.rows.pop(job_id).run_id) == []
 
-    @rule(pair=PAIRS)
-    def pause(self, pair: tuple[str | None, str | None]) -> None:
-        stands = self.world.pauses.pause(queue=pair[0], name=pair[1])
-        assert (stands.queue, stands.name) == pair
-        self.pauses.add(pair)
+    @rule(pairs=st.lists(PAIRS, min_size=1, max_size=3))
+    def pause(self, pairs: list[tuple[str | None, str | None]]) -> None:
+        for pair in pairs:
+            stands = self.world.pauses.pause(queue=pair[0], name=pair[1])
+            assert (stands.queue, stands.name) == pair
+            self.pauses.add(pair)
 
     @rule(pair=PAIRS)
     def resume(self, pair: tuple[str | None, str | None]) -> None:
