@@ -124,11 +124,13 @@ def test_a_live_run_is_tuned(items: CommandLine) -> None:
 
 
 def test_a_server_of_ones_own_is_heeded_unasked(items: CommandLine) -> None:
-    """D-6: the default signals; what this server has not is unknown, shown, and stops nothing."""
+    """D-6: the default signals; what this server has not is unknown, told apart, and stops nothing."""
     assert items("run", "totals").code == 0
-    shown = items("sweeps", "show", "totals").out
-    assert "replica_lag unknown: no standby is connected" in shown
-    assert "archive_backlog unknown: the server archives no WAL" in shown
+    signals = items("sweeps", "show", "totals", "--json").json["options"]["governor"]["signals"]
+    assert signals["replica_lag"] == {"is": "unknown", "says": "no standby is connected"}
+    assert signals["archive_backlog"] == {"is": "unknown", "says": "the server archives no WAL"}
+    known = sum(signal["is"] != "unknown" for signal in signals.values())
+    assert re.search(rf"health +heeded {known} of {len(signals)} signals\n", items("sweeps", "show", "totals").out)
 
 
 def test_the_health_that_a_live_run_heeds_is_tuned(items: CommandLine) -> None:
