@@ -7,6 +7,7 @@ import itertools
 import logging
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,8 +186,13 @@ def pairs_of(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield target, node.value
 
 
-def emit_calls() -> Iterator[Emission]:
+@cache
+def emit_calls() -> tuple[Emission, ...]:
     """Answer every call of `emit`, and every line that the ground floor logs by hand: it may import no telemetry."""
+    return tuple(read_emit_calls())
+
+
+def read_emit_calls() -> Iterator[Emission]:
     for path in sorted(SOURCES.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if path.name == "events.py":

@@ -282,6 +282,7 @@ def test_twenty_failures_in_a_row_at_one_row_fail_the_attempt(
     assert field.sql("select hits, count(*) from orders group by 1") == [(1, 8)]
 
 
+@pytest.mark.slow
 def test_a_pass_that_waits_says_what_for_until_it_goes_on(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-069, D-6: `waiting_for` is shown while it waits, each time, and gone when a batch is done."""
     monkeypatch.setattr(patience, "_FIRST_SECONDS", 2.0)
@@ -303,6 +304,7 @@ def test_a_pass_that_waits_says_what_for_until_it_goes_on(field: Field, monkeypa
     assert field.row(run).waiting_for is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hasty")
 def test_a_batch_that_is_tried_again_takes_the_place_of_the_rate_that_was_waited_for(field: Field) -> None:
     """N-069, D-6: also where its pauses are too short to be shown by themselves."""

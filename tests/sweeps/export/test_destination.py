@@ -368,6 +368,7 @@ def test_a_launch_for_a_fleet_says_nothing_of_a_folder_of_its_own_machine(field:
     assert "'first'" in refused(field, exporting("second", tmp_path))
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_asked_at_the_launch_is_left_to_the_run(
     field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

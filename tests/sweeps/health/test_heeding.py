@@ -129,6 +129,7 @@ def test_a_hold_ends_at_once_where_somebody_steers(field: Field, verb: str, monk
     assert field.row(run).rows == 0
 
 
+@pytest.mark.slow
 def test_time_held_adds_up_over_attempts(field: Field) -> None:
     """D-6: a paused and resumed run keeps its account."""
     field.orders(40)
@@ -152,6 +153,7 @@ def test_time_held_adds_up_over_attempts(field: Field) -> None:
     assert governor_of(field, run)["held"]["weather"] == held
 
 
+@pytest.mark.slow
 def test_time_held_is_no_time_at_work(field: Field) -> None:
     """D-6, N-076: it spends no purge's budget and makes no estimate longer."""
     field.orders(40)

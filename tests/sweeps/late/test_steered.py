@@ -40,6 +40,7 @@ def test_a_wait_holds_no_connection(field: Field) -> None:
         assert ticking.result().outcome == "completed"
 
 
+@pytest.mark.slow
 def test_a_paused_wait_goes_on_where_the_run_is_resumed(field: Field) -> None:
     """N-080: the writers of the last page are kept; what they wrote meanwhile is found."""
     orders_without(field, 3)
@@ -67,6 +68,7 @@ def test_a_wait_is_cancelled_at_once(field: Field) -> None:
     assert field.row(run).rows == 19
 
 
+@pytest.mark.slow
 def test_a_drain_ends_the_wait_and_the_next_attempt_waits_for_the_same(field: Field) -> None:
     """N-057: a deploy in the wait costs nothing."""
     orders_without(field, 3)
@@ -93,6 +95,7 @@ def test_the_time_of_the_wait_goes_on_while_nobody_works(field: Field) -> None:
         assert field.finish(run)["late"] == {"rows": 0, "writers": 1, "unsure": 0, "proved": True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("atomic", [True, False])
 def test_a_second_look_that_fails_goes_on_behind_its_last_batch(field: Field, atomic: bool) -> None:
     """N-057, N-060: its position is a durable step, its counts are absolute, no row is done twice."""

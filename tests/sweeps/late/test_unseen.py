@@ -363,6 +363,7 @@ def test_a_role_s_own_timeouts_do_not_end_it(hurried: Field) -> None:
     assert odd(field) == []
 
 
+@pytest.mark.slow
 def test_where_connections_are_few_a_sweep_ends_without_a_snapshot(field: Field) -> None:
     """N-057: as under a role's limit; a snapshot takes none that is the last one."""
     driver = PostgresDriver(Connections(dsn=field.dsn, wait_seconds=0.5), schema=field.queue)

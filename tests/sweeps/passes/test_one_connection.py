@@ -109,6 +109,7 @@ def test_a_pass_works_with_the_one_connection_there_is(
     assert narrow.queue_sql("select max(attempt) from {x_jobs} where run_id = %s", [run.run_id]) == [(1,)]
 
 
+@pytest.mark.slow
 def test_passes_take_turns_over_the_one_connection_there_is(narrow: Field, tmp_path: Path) -> None:
     """N-040, N-087: several at a time, shards among them, each give it back between batches where others wait."""
     sweeps = [declare(tmp_path) for declare in (counting, by_frame, outside, by_shards, exported)]
@@ -141,6 +142,7 @@ def test_a_connection_that_others_wait_for_is_given_back_before_the_next_batch(n
     assert turns == ["other", "own"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hasty")
 def test_a_pass_that_finds_no_free_connection_waits_for_one_and_says_so(
     narrow: Field, caplog: pytest.LogCaptureFixture

@@ -197,6 +197,7 @@ def test_a_worker_sheds_what_its_limiter_does_not_let_through(memory: Shop, capl
     until(lambda: worker.stats.processed == 3)
 
 
+@pytest.mark.slow
 def test_workers_that_share_a_limiter_share_its_limits(memory: Shop) -> None:
     """S-352: it works within one process."""
     go, inside = threading.Event(), []

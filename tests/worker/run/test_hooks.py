@@ -300,6 +300,7 @@ def test_a_hook_is_tried_until_it_works(shop: Shop, caplog: pytest.LogCaptureFix
     assert logged(caplog.records, "jobs.on_settled.failed") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ValueError("no ear"), SystemExit("out")], ids=["error", "exit"])
 def test_a_hook_that_fails_three_times_is_reported_and_changes_nothing(
     shop: Shop, caplog: pytest.LogCaptureFixture, error: BaseException

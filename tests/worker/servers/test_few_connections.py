@@ -28,6 +28,7 @@ def test_a_pool_without_a_free_connection_says_what_gives_it_room() -> None:
     assert "concurrency" in str(fix)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("elsewhere", [0, 1])
 def test_shards_work_with_the_four_connections_that_any_worker_needs(server_dsn: str, elsewhere: int) -> None:

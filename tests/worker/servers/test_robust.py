@@ -144,6 +144,7 @@ def _worked_once(shop: Shop, mark: JobHandle[Any, Any]) -> Any:
     return shop.enqueue(mark, "before")
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_no_writes_is_waited_for(
     private_server: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:

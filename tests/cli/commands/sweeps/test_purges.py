@@ -85,6 +85,7 @@ def test_an_implausible_purge_ends_the_command_with_what_to_do(events: CommandLi
     assert left(dsn) == 100
 
 
+@pytest.mark.slow
 def test_the_doctor_names_a_purge_that_is_refused_and_what_it_advises_lets_it_through(
     events: CommandLine, dsn: str
 ) -> None:
