@@ -155,6 +155,8 @@ class EnqueueOptions:
     @classmethod
     def of(cls, options: EnqueueOptions | None, given: Mapping[str, Any]) -> EnqueueOptions:
         """Answer the options of one call: an object, its keywords, or an object with some keywords put over it."""
+        if options is None and not given:
+            return _NONE_GIVEN
         unknown = [name for name in given if name not in _OPTIONS]
         if unknown:
             raise InvalidOption(
@@ -179,6 +181,7 @@ class EnqueueOptions:
 
 
 _OPTIONS: Final = tuple(field.name for field in fields(EnqueueOptions))
+_NONE_GIVEN: Final = EnqueueOptions()
 
 
 def check_key(key: object, *, option: str) -> str:

@@ -45,7 +45,8 @@ class Lender:
 
     def take(self, wait_seconds: float | None = None) -> SweepConnection:
         """Answer a connection that is open; DriverUnavailable where none is free within the seconds, or to be had."""
-        return self._taken_up() or self._asked_for(self._wait_seconds if wait_seconds is None else wait_seconds)
+        connection = self._taken_up() if self._kept else None
+        return connection or self._asked_for(self._wait_seconds if wait_seconds is None else wait_seconds)
 
     @contextmanager
     def told(self, wanted: Callable[[], None] | None) -> Iterator[None]:
@@ -108,7 +109,7 @@ class Lender:
         try:
             give_up_at = real_monotonic() + wait_seconds
             while True:
-                connection = self._taken_up() or self._turn(give_up_at)
+                connection = (self._taken_up() if self._kept else None) or self._turn(give_up_at)
                 if connection is not None:
                     connection.taken_at = real_monotonic()
                     return connection
