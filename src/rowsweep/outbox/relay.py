@@ -9,7 +9,7 @@ import uuid
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from rowsweep.clock import SystemClock
+from rowsweep.clock import SystemClock, real_monotonic
 from rowsweep.errors import TimedOut
 from rowsweep.lifecycle import lifecycle as process_lifecycle
 from rowsweep.lifecycle import wait_all_by
@@ -201,6 +201,9 @@ class OutboxRelay:
                 loop.stop(0)
             if not wait_all_by([under_way] if under_way is not None else [], deadline_at):
                 emit("jobs.outbox.tick-failed", error=_abandoned(reason))
+            elif loop is not None:
+                # Behind a pass its thread may still remove what was published long ago.
+                loop.stop(None if deadline_at is None else max(deadline_at - real_monotonic(), 0.0))
         finally:
             with self._lock:
                 self._state = "stopped"
